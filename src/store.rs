@@ -1,0 +1,82 @@
+//! The record store's ports: the database is the authority on who may write (RULES 10).
+
+pub mod named;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+use std::collections::BTreeMap;
+
+use crate::{
+    clock::BoxFuture,
+    commit::{Commit, Committed, Refusal},
+    entity::{EntityRef, EntityType},
+    error::Result,
+    scope::{Scope, ScopeName, ScopeSet},
+    snapshot::Snapshot,
+    token::{Fence, Generation, HolderToken, OperationId},
+};
+
+/// What a claim returns: the record as it is under the claim.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Read after the scope rows were locked; sees the former holder's last commit (RULES 13).
+    pub snapshot: Snapshot,
+    /// The fences this claim raised.
+    pub fences: BTreeMap<ScopeName, Fence>,
+}
+
+/// The answer to a claim.
+#[derive(Clone, Debug)]
+pub enum Claimed {
+    /// The token is the holder of every scope.
+    Claimed(Box<Claim>),
+    /// Nothing was claimed.
+    Refused(Refusal),
+}
+
+/// One claim: the scopes of a lease become this token's in the database.
+#[derive(Clone, Debug)]
+pub struct ClaimAsk {
+    /// The scopes.
+    pub scopes: ScopeSet,
+    /// Whether the entity fence is raised too: a whole-entity lease (RULES 21).
+    pub whole: bool,
+    /// The lease's token, written as holder.
+    pub holder: HolderToken,
+    /// The rules the caller goes by.
+    pub generation: Generation,
+}
+
+/// Keeps records, scope rows and what saves leave behind.
+pub trait RecordStore: Send + Sync {
+    /// The entity as of one moment. `None`: never existed. A deleted one answers with `deleted_at`.
+    fn load<'a>(&'a self, entity: &'a EntityRef) -> BoxFuture<'a, Result<Option<Snapshot>>>;
+    /// Raises the fence of each scope by one, writes the holder, and returns the record read under that lock.
+    /// Versions stay as they are.
+    fn claim<'a>(&'a self, ask: &'a ClaimAsk) -> BoxFuture<'a, Result<Claimed>>;
+    /// All of the commit or none of it. After [`crate::error::Error::OutcomeUnknown`] ask [`RecordStore::resolve`].
+    fn commit<'a>(&'a self, commit: &'a Commit) -> BoxFuture<'a, Result<Committed>>;
+    /// Did this operation take effect? `None`: it did not, and never will.
+    fn resolve(&self, operation: OperationId) -> BoxFuture<'_, Result<Option<Committed>>>;
+    /// Raises the fence of a scope and writes no holder: the claim of whoever held it is void (RULES 20).
+    fn break_claim<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Result<Fence>>;
+}
+
+/// The rules in force, kept in the database (RULES 29).
+pub trait RegistryStore: Send + Sync {
+    /// The generation and text in force for an entity type.
+    fn active<'a>(
+        &'a self,
+        kind: &'a EntityType,
+    ) -> BoxFuture<'a, Result<Option<(Generation, String)>>>;
+    /// Puts `text` in force if `was` still is; answers whether it did. Saves of the former generation are refused
+    /// from then on, saves of the new one after `delay`.
+    fn activate<'a>(
+        &'a self,
+        kind: &'a EntityType,
+        was: Option<Generation>,
+        generation: Generation,
+        text: &'a str,
+        delay: std::time::Duration,
+    ) -> BoxFuture<'a, Result<bool>>;
+}

@@ -1,0 +1,90 @@
+//! Every statement of the store, by name, from the files in `src/store/sql/sqlite`.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::store::named;
+
+macro_rules! statements {
+    ($($name:ident),+ $(,)?) => {
+        /// The statements in use. [`Statements::standard`] unless a test shows what happens without a predicate.
+        #[derive(Clone, Debug)]
+        pub struct Statements {
+            $(pub(super) $name: Arc<str>,)+
+        }
+
+        impl Statements {
+            fn build(mut texts: BTreeMap<&str, String>) -> Result<Self, String> {
+                let statements = Self {
+                    $($name: texts
+                        .remove(stringify!($name))
+                        .ok_or_else(|| concat!("the statement `", stringify!($name), "` is missing").to_owned())?
+                        .into(),)+
+                };
+                match texts.keys().next() {
+                    Some(name) => Err(format!("nobody uses a statement `{name}`")),
+                    None => Ok(statements),
+                }
+            }
+
+            /// How many there are: what a connection keeps prepared.
+            pub(super) const COUNT: usize = [$(stringify!($name)),+].len();
+        }
+    };
+}
+
+statements! {
+    entity, scopes, scope, stamps, stamp_operation, claim_scope, break_scope, raise_entity_fence, make_scope,
+    advance_claimed, advance_optimistic, advance_unread, retire_scope, insert_entity, update_entity, put_stamp,
+    remove_stamps_of_item, remove_stamps, stamp_paths, remove_stamp, disturb,
+    insert_operation, insert_version, insert_change, operation, entries, entry, changes, version, newest_change,
+    base,
+    registry, rules, put_registry, void_claims,
+}
+
+const FILES: [&str; 3] = [
+    include_str!("../sql/sqlite/record.sql"),
+    include_str!("../sql/sqlite/history.sql"),
+    include_str!("../sql/sqlite/registry.sql"),
+];
+
+impl Statements {
+    /// The statements this version ships.
+    ///
+    /// # Errors
+    /// When the files and the code disagree about the names: a defect of the build.
+    pub fn standard() -> Result<Self, String> {
+        Self::with("")
+    }
+
+    /// The standard statements, with those named in `text` in place of ours. For tests that show what a predicate
+    /// is there for; parameters and columns must be the same.
+    ///
+    /// # Errors
+    /// When a name is unknown or given twice.
+    pub fn with(text: &str) -> Result<Self, String> {
+        let mut texts = BTreeMap::new();
+        for file in FILES {
+            texts.extend(named::split(file)?);
+        }
+        texts.extend(named::split(text)?);
+        Self::build(texts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_and_code_agree_about_the_names() {
+        assert!(Statements::standard().is_ok());
+        let error = Statements::with("-- name: other\nSELECT 1;").unwrap_err();
+        assert_eq!(error, "nobody uses a statement `other`");
+    }
+
+    #[test]
+    fn no_name_is_used_in_two_files() {
+        let names: Vec<_> = FILES.iter().flat_map(|file| named::split(file).unwrap()).collect();
+        assert_eq!(names.len(), Statements::COUNT);
+    }
+}

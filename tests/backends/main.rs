@@ -1,0 +1,6 @@
+//! The conformance suites, run by every backend.
+
+#[cfg(test)]
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod memory;

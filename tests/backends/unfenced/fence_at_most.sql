@@ -1,0 +1,6 @@
+-- A higher fence than the stored one passes.
+-- name: advance_claimed
+UPDATE fl_scope SET version = version + ?3
+WHERE entity = ?1 AND scope = ?2 AND version = ?4 AND fence <= ?5 AND holder = ?6
+  AND ?7 = (SELECT fence FROM fl_entity WHERE entity = ?1)
+RETURNING version;
