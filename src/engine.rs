@@ -1,0 +1,187 @@
+//! The engine: sessions of editors and workers that save the same records at the same time.
+//!
+//! An [`Engine`] joins a registry, a store and leases. A [`Session`] speaks for one writer; its builders plan,
+//! save, claim, run and apply. Being refused is an answer ([`Outcome`]), not an error.
+
+mod builder;
+mod changes;
+mod claim;
+mod core;
+mod hold;
+mod outcome;
+mod registry_sync;
+mod request;
+mod run;
+mod save;
+mod saving;
+mod session;
+mod turn;
+mod validator;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use self::core::Core;
+pub use self::{
+    builder::{EngineBuilder, OnChangedRegistry},
+    changes::{Changes, IntoPath},
+    claim::{Claim, ClaimBuilder, Claiming},
+    outcome::{Busy, Outcome, Planned, Refused, Saved, Unchanged, Why},
+    run::{Job, Run, RunError},
+    save::Save,
+    session::{InputStamps, Loaded, Session},
+    validator::{Objection, Proposal, Validator},
+};
+use crate::{
+    entity::{EntityRef, EntityType, Writer},
+    error::{Error, Result},
+    history::{Entry, HistoryStore},
+    hold::ShutdownReport,
+    lease::Holder,
+    path::Path,
+    registry::{EntityRules, Registry},
+    scope::{Scope, ScopeName},
+    store::{RecordStore, RegistryStore},
+    token::{OperationId, VersionNumber},
+};
+
+/// Everything an engine keeps in the database. Implemented for whatever implements the three ports.
+pub trait Store: RecordStore + RegistryStore + HistoryStore {}
+
+impl<T: RecordStore + RegistryStore + HistoryStore + ?Sized> Store for T {}
+
+/// Saves records for editors and workers. Cheap to clone; all clones are one engine.
+#[derive(Clone)]
+pub struct Engine {
+    core: Arc<Core>,
+}
+
+impl Engine {
+    /// Starts an engine over these rules.
+    pub fn builder(registry: Arc<Registry>) -> EngineBuilder {
+        EngineBuilder::new(registry)
+    }
+
+    fn of(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    /// A session for any writer.
+    #[must_use]
+    pub fn session(&self, writer: Writer) -> Session {
+        Session::new(Arc::clone(&self.core), writer)
+    }
+
+    /// A session for a person.
+    #[must_use]
+    pub fn editor(&self, name: &str) -> Session {
+        self.session(Writer::editor(name))
+    }
+
+    /// A session for a background worker.
+    #[must_use]
+    pub fn worker(&self, name: &str) -> Session {
+        self.session(Writer::worker(name))
+    }
+
+    /// The rules this process was started with.
+    #[must_use]
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.core.registry
+    }
+
+    /// The rules of one type that saves go by now; they change when another process has activated others (RULES 29).
+    ///
+    /// # Errors
+    /// When the type is not in the registry.
+    pub fn rules(&self, kind: &EntityType) -> Result<Arc<EntityRules>> {
+        self.core.rules(kind)
+    }
+
+    /// Up to `most` saves of an entity older than `before`, newest first: versions and operation records.
+    ///
+    /// # Errors
+    /// When the store cannot be reached.
+    pub async fn history(
+        &self,
+        entity: &EntityRef,
+        before: Option<OperationId>,
+        most: u32,
+    ) -> Result<Vec<Entry>> {
+        self.core.store.entries(entity, before, most).await
+    }
+
+    /// One version, with its state.
+    ///
+    /// # Errors
+    /// When the store cannot be reached.
+    pub async fn version(
+        &self,
+        entity: &EntityRef,
+        number: VersionNumber,
+    ) -> Result<Option<Entry>> {
+        self.core.store.version(entity, number).await
+    }
+
+    /// The save that last changed each path: why a value is there.
+    ///
+    /// # Errors
+    /// When the store cannot be reached.
+    pub async fn blame(&self, entity: &EntityRef, paths: &[Path]) -> Result<BTreeMap<Path, Entry>> {
+        self.core.store.blame(entity, paths).await
+    }
+
+    /// Who holds which lease, in scope order: of one entity, or page by page of all.
+    ///
+    /// # Errors
+    /// When the lease store cannot be reached.
+    pub async fn leases(
+        &self,
+        entity: Option<&EntityRef>,
+        cursor: Option<&str>,
+        most: u32,
+    ) -> Result<(Vec<Holder>, Option<String>)> {
+        self.core.holds.store().inspect(entity, cursor, most).await
+    }
+
+    /// Ends a lease by force: the fence is raised in the database first, so that whoever held it can write no
+    /// more, then the lease is removed (RULES 20). Answers who held it.
+    ///
+    /// # Errors
+    /// When the reason is empty, or a store cannot be reached.
+    pub async fn break_lease(
+        &self,
+        entity: &EntityRef,
+        scope: &ScopeName,
+        reason: &str,
+    ) -> Result<Option<Holder>> {
+        if reason.trim().is_empty() {
+            let help = "say why: it is kept in the audit trail";
+            return Err(Error::invalid("reason_missing", "breaking a lease needs a reason", help));
+        }
+        let scope = Scope { entity: entity.clone(), name: scope.clone() };
+        self.core.store.break_claim(&scope).await?;
+        let broken = self.core.holds.store().break_lease(&scope, reason).await?;
+        // Between the two, the holder may have claimed again under a lease that was still there. A successor whose
+        // claim this voids claims again, for its lease is there.
+        self.core.store.break_claim(&scope).await?;
+        Ok(broken)
+    }
+
+    /// Takes no more saves, sends away who waits for a lease, waits for the other saves under way, and gives back every lease of this process: at most this long.
+    pub async fn shutdown(&self, timeout: Duration) -> ShutdownReport {
+        let deadline = self.core.after(timeout);
+        // What hangs must not use up the time in which leases are given back.
+        let for_saves = self.core.after(timeout.saturating_sub(timeout / 4));
+        self.core.closing.store(true, Ordering::Release);
+        self.core.tasks.close();
+        let waiters = self.core.holds.close();
+        self.core.before(for_saves, self.core.tasks.wait()).await;
+        let left = deadline.since(self.core.clock.now());
+        let report = self.core.holds.shutdown(left).await;
+        ShutdownReport { waiters: report.waiters + waiters, ..report }
+    }
+}
