@@ -1,0 +1,110 @@
+//! The `fieldlease` command: a client of the public library, one file per subcommand.
+
+mod blame;
+mod check;
+mod client;
+mod diff;
+mod exit;
+mod explain;
+mod history;
+mod leases;
+mod merge;
+mod output;
+mod plan;
+mod race;
+mod registry_file;
+mod schema;
+mod serve;
+mod source;
+mod telemetry;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::{
+    exit::Exit,
+    output::{Failure, Output, Result},
+};
+
+/// Field ownership, leases and partial saves for records that people and workers edit at the same time
+#[derive(Debug, Parser)]
+#[command(name = "fieldlease", version, max_term_width = 100)]
+struct Cli {
+    /// Print JSON, one value per line
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Check(check::Args),
+    Explain(explain::Args),
+    Diff(diff::Args),
+    Schema(schema::Args),
+    Plan(plan::Args),
+    Merge(merge::Args),
+    Serve(serve::Args),
+    History(history::Args),
+    Blame(blame::Args),
+    Leases(leases::Args),
+    Race(race::Args),
+}
+
+fn main() -> ExitCode {
+    let matches = Cli::command().after_help(exit::help()).try_get_matches();
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let output = Output { json: cli.json };
+    let ended = run(&cli.command, output).unwrap_or_else(|failure| output.fail(&failure));
+    ended.into()
+}
+
+/// What the parser says: help, or why the command line is not understood; as JSON for those who asked for it.
+fn usage(error: &clap::Error) -> ExitCode {
+    let asked_for_json =
+        std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
+    if !asked_for_json || !error.use_stderr() {
+        error.exit();
+    }
+    let text = error.render().to_string();
+    let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let failure = Failure::new("usage", message, "see `fieldlease --help`");
+    Output { json: true }.fail(&failure).into()
+}
+
+fn run(command: &Command, output: Output) -> Result<Exit> {
+    match command {
+        Command::Check(args) => check::run(args, output),
+        Command::Explain(args) => explain::run(args, output),
+        Command::Diff(args) => diff::run(args, output),
+        Command::Schema(args) => schema::run(args, output),
+        Command::Plan(args) => plan::run(args, output),
+        Command::Merge(args) => merge::run(args, output),
+        Command::Serve(args) => serve::run(args, output),
+        Command::History(args) => history::run(args, output),
+        Command::Blame(args) => blame::run(args, output),
+        Command::Leases(args) => leases::run(args, output),
+        Command::Race(args) => race::run(args, output),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound_and_every_command_has_examples() {
+        let mut cli = Cli::command();
+        cli.clone().debug_assert();
+
+        for command in cli.get_subcommands_mut() {
+            let help = command.render_long_help().to_string();
+            assert!(help.contains("Examples:"), "{}", command.get_name());
+        }
+    }
+}

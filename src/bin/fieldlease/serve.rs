@@ -1,0 +1,342 @@
+//! `serve`: the service on the embedded store.
+
+use std::{
+    net::SocketAddr,
+    path::{Path as FilePath, PathBuf},
+    sync::Arc,
+};
+
+use fieldlease::{
+    audit::Audit,
+    clock::{Clock, SystemClock},
+    config::{Config, Settings},
+    engine::{Engine, OnChangedRegistry},
+    entity::EntityRef,
+    event::{EventSink, Fanout},
+    metrics::Metrics,
+    registry::Registry,
+    server::{
+        Limits, Service,
+        first_tokens::{FirstTokens, first_tokens},
+        principals::TokenFile,
+    },
+    store::sqlite::SqliteStore,
+    token::SystemEntropy,
+};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    exit::Exit,
+    output::{Failure, Output, Result},
+    registry_file::{self, Loaded},
+    telemetry,
+};
+
+/// The registry where none is named and there is no `schemas/example.yaml`.
+const EXAMPLE: &str = include_str!("../../../schemas/example.yaml");
+/// Its place in a checkout.
+const EXAMPLE_FILE: &str = "schemas/example.yaml";
+/// The record a first start makes, so that there is something to save.
+const FIRST_RECORD: (&str, &str) = ("Product", "1");
+
+/// Run the service: HTTP and JSON over records in one SQLite file
+///
+/// Without settings it serves the example registry on 127.0.0.1:4180 and keeps everything under ./data. It stops on
+/// SIGINT or SIGTERM after the requests in flight.
+#[derive(Debug, clap::Args)]
+#[command(
+    args_override_self = true,
+    after_help = "Examples:\n  \
+    fieldlease serve\n  \
+    fieldlease serve --registry ownership.yaml --data /var/lib/fieldlease\n  \
+    fieldlease serve --listen 0.0.0.0:4180 --tokens tokens.yaml --audit audit.jsonl"
+)]
+pub(crate) struct Args {
+    /// Registry file [default: schemas/example.yaml here, else the same file built in]
+    #[arg(long, value_name = "FILE")]
+    registry: Option<PathBuf>,
+    /// Directory of the store and of the first tokens [default: data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Address and port; 0 for any free port [default: 127.0.0.1:4180]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// Token file; needed when the network can reach the address
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
+    /// File of settings
+    #[arg(long, env = "FIELDLEASE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// File to append the audit trail to
+    #[arg(long, value_name = "FILE")]
+    audit: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args, output: Output) -> Result<Exit> {
+    telemetry::start_log(output.json);
+    telemetry::no_core_dumps();
+    let config = settings(args)?.finish()?;
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|error| Failure::new("unavailable", format!("cannot start: {error}"), ""))?;
+    let (name, bytes) = registry_source(&config)?;
+    let loaded = registry_file::must_load(&name, &bytes, output)?;
+    runtime.block_on(serve(config, &name, loaded, output))
+}
+
+/// Flags over environment over file.
+fn settings(args: &Args) -> Result<Settings> {
+    let flags = Settings {
+        registry: args.registry.clone(),
+        data: args.data.clone(),
+        listen: args.listen,
+        tokens: args.tokens.clone(),
+        audit: args.audit.clone(),
+        ..Settings::default()
+    };
+    // Taken for unset, a secret that is not UTF-8 would leave edit tokens unsigned without a word.
+    let unreadable = std::env::vars_os().find(|(name, value)| {
+        name.to_string_lossy().starts_with("FIELDLEASE_") && value.to_str().is_none()
+    });
+    if let Some((name, _)) = unreadable {
+        let message = format!("the variable `{}` is not UTF-8", name.display());
+        return Err(Failure::new("settings", message, ""));
+    }
+    let env = Settings::from_env(|name| std::env::var(name).ok())?;
+    let file = args.config.as_deref().map(Settings::from_file).transpose()?.unwrap_or_default();
+    Ok(flags.over(env).over(file))
+}
+
+fn registry_source(config: &Config) -> Result<(String, Vec<u8>)> {
+    let example = FilePath::new(EXAMPLE_FILE);
+    let path = match &config.registry {
+        Some(path) => path.as_path(),
+        None if example.is_file() => example,
+        None => return Ok(("the built-in example".to_owned(), EXAMPLE.as_bytes().to_vec())),
+    };
+    Ok((path.display().to_string(), crate::output::read_input(path)?))
+}
+
+/// Everything that must be there before the first request, then the service until a signal.
+async fn serve(config: Config, name: &str, loaded: Loaded, output: Output) -> Result<Exit> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let Loaded { registry, text } = loaded;
+    refuse_not_yet(&registry)?;
+    // Before anything is changed: a start that fails leaves the rules in force alone.
+    let listener = listen(config.listen).await?;
+    let address = listener.local_addr().map_err(|error| cannot_listen(config.listen, &error))?;
+    make_private_dir(&config.data)?;
+    let file = config.data.join("fieldlease.db");
+    let store = Arc::new(SqliteStore::open_exclusive(&file)?);
+    let (tokens, first) = tokens(&config, Arc::clone(&clock))?;
+    let handle = telemetry::start_metrics()?;
+    let audit = match &config.audit {
+        Some(path) => Some(Arc::new(Audit::open(path, Arc::clone(&clock))?)),
+        None => None,
+    };
+    registry_file::print_changes(store.as_ref(), &registry, output).await?;
+    let registry = Arc::new(registry);
+    let mut sinks: Vec<Arc<dyn EventSink>> =
+        vec![Arc::new(Metrics::new(registry.entities().map(AsRef::as_ref)))];
+    sinks.extend(audit.clone().map(|audit| audit as Arc<dyn EventSink>));
+    let mut builder = Engine::builder(Arc::clone(&registry))
+        .source(text)
+        .store(store)
+        .clock(Arc::clone(&clock))
+        .events(Arc::new(Fanout(sinks)))
+        .on_changed_registry(OnChangedRegistry::Activate)
+        // One file has one writer at a time: no statement of the old rules can overlap one of the new.
+        .activation_delay(std::time::Duration::ZERO);
+    if let Some(secret) = &config.token_secret {
+        builder = builder.token_secret(secret.reveal());
+    }
+    let engine = builder.build().await?;
+    if first.is_some() {
+        make_first_record(&engine, &registry).await?;
+    }
+    let stop = CancellationToken::new();
+    let upkeep = tokio::spawn(telemetry::upkeep(handle.clone(), Arc::clone(&clock), stop.clone()));
+    let signals = tokio::spawn(stop_on_signal(signals()?, stop.clone()));
+    greet(output, &config, name, &registry, address, first.as_ref())?;
+    let limits =
+        Limits { head_time: config.head_time, body_time: config.body_time, ..Limits::default() };
+    let stopped = Service::new(engine, tokens, limits, clock)
+        .metrics(telemetry::render(&handle))
+        .grace(config.grace)
+        .run(listener, stop)
+        .await;
+    signals.abort();
+    upkeep.abort();
+    if let Some(audit) = audit {
+        // Blocks until the last line is written; nothing else runs any more.
+        audit.close();
+    }
+    tracing::info!(cut = stopped.cut, leases = stopped.leases, "stopped");
+    Ok(Exit::Ok)
+}
+
+fn refuse_not_yet(registry: &Registry) -> Result<()> {
+    for rules in registry.entities() {
+        if let Some(key) = rules.not_yet.first() {
+            let message =
+                format!("`{}` declares what this version does not do yet: {key}", rules.kind);
+            return Err(Failure::new(
+                "not_yet",
+                message,
+                "take it out, or wait for a later version",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn make_private_dir(dir: &FilePath) -> Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir).map_err(|error| {
+        let message = format!("cannot make the directory `{}`: {error}", dir.display());
+        Failure::new("unavailable", message, "name another with --data")
+    })
+}
+
+fn tokens(config: &Config, clock: Arc<dyn Clock>) -> Result<(TokenFile, Option<FirstTokens>)> {
+    match &config.tokens {
+        Some(path) => Ok((TokenFile::open(path, clock)?, None)),
+        None => {
+            let first = first_tokens(&config.data, &SystemEntropy)?;
+            Ok((TokenFile::open(&first.file, clock)?, Some(first)))
+        }
+    }
+}
+
+/// Something to save, where the registry has the example's type. It is made once and never touched again.
+async fn make_first_record(engine: &Engine, registry: &Registry) -> Result<()> {
+    let (kind, id) = FIRST_RECORD;
+    let fits = registry.entity(kind).is_some_and(|rules| {
+        let name = fieldlease::path::Path::parse("name").ok();
+        name.and_then(|path| rules.resolve(&path).ok())
+            .is_some_and(|resolved| resolved.owner == fieldlease::registry::Owner::Editor)
+    });
+    let entity = EntityRef::new(kind, id).map_err(fieldlease::error::Error::from)?;
+    let editor = engine.editor("demo");
+    if fits && editor.load(&entity).await?.is_none() {
+        let made = editor.create(&entity).set("name", "Oak chair").send().await?;
+        tracing::info!(%entity, outcome = made.code(), "made a first record");
+    }
+    Ok(())
+}
+
+async fn listen(at: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(at).await.map_err(|error| cannot_listen(at, &error))
+}
+
+fn cannot_listen(at: SocketAddr, error: &std::io::Error) -> Failure {
+    let message = format!("cannot listen on {at}: {error}");
+    Failure::new("unavailable", message, "name another address with --listen")
+}
+
+/// Signals are heard from here on: whoever has been told the address can stop the service gently.
+#[cfg(unix)]
+fn signals() -> Result<[tokio::signal::unix::Signal; 2]> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let heard = |kind| {
+        signal(kind).map_err(|error| {
+            Failure::new("unavailable", format!("signals cannot be heard: {error}"), "")
+        })
+    };
+    Ok([heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?])
+}
+
+#[cfg(not(unix))]
+fn signals() -> Result<()> {
+    Ok(())
+}
+
+/// The first signal stops gently; the grace bounds how long that takes.
+async fn stop_on_signal(
+    #[cfg(unix)] [mut term, mut int]: [tokio::signal::unix::Signal; 2],
+    #[cfg(not(unix))] (): (),
+    stop: CancellationToken,
+) {
+    #[cfg(unix)]
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    #[cfg(not(unix))]
+    if tokio::signal::ctrl_c().await.is_err() {
+        return;
+    }
+    tracing::info!("stopping: requests in flight are finished first");
+    stop.cancel();
+}
+
+/// Where it listens, and three commands to try.
+fn greet(
+    output: Output,
+    config: &Config,
+    name: &str,
+    registry: &Registry,
+    address: SocketAddr,
+    first: Option<&FirstTokens>,
+) -> Result<()> {
+    let url = format!("http://{address}");
+    let kinds: Vec<String> = registry.entities().map(|rules| rules.kind.to_string()).collect();
+    let store = config.data.join("fieldlease.db");
+    let commands = commands(&url, first);
+    if output.json {
+        return output.json(&json!({
+            "address": url,
+            "registry": name,
+            "entity_types": kinds,
+            "store": store,
+            "tokens": first.map_or(config.tokens.as_ref(), |first| Some(&first.file)),
+            "try": commands.iter().map(|(_, command)| command).collect::<Vec<_>>(),
+        }));
+    }
+    output.text(format_args!("fieldlease is listening on {url}"))?;
+    output.text(format_args!("  registry  {name}: {}", kinds.join(", ")))?;
+    output.text(format_args!("  store     {}", store.display()))?;
+    if let Some(first) = first {
+        output.text(format_args!("  tokens    {}", first.file.display()))?;
+    }
+    output.text("\nTry, in another terminal:")?;
+    for (what, command) in commands {
+        output.text(format_args!("\n  # {what}\n  {command}"))?;
+    }
+    output.text("")
+}
+
+fn commands(url: &str, first: Option<&FirstTokens>) -> [(&'static str, String); 3] {
+    let token = |path: Option<&PathBuf>, name: &str| match path {
+        Some(path) => format!("$(cat '{}')", path.display()),
+        None => format!("${name}"),
+    };
+    let editor = token(first.map(|first| &first.editor), "EDITOR_TOKEN");
+    let worker = token(first.map(|first| &first.worker), "WORKER_TOKEN");
+    let (kind, id) = FIRST_RECORD;
+    let record = format!("{url}/v1/entities/{kind}/{id}");
+    let save = |token: &str, body: &str| {
+        format!(
+            "curl -s {record}/save -H \"Authorization: Bearer {token}\" \
+             -H 'Content-Type: application/json' -d '{body}'"
+        )
+    };
+    [
+        (
+            "an editor saves one field: one version",
+            save(&editor, r#"{"changes": {"description": "Solid oak, oiled."}}"#),
+        ),
+        (
+            "a worker saves another: an operation record, no version",
+            save(&worker, r#"{"changes": {"thumbnail": "chair.webp"}}"#),
+        ),
+        (
+            "what both left behind",
+            format!("curl -s {record}/history -H \"Authorization: Bearer {editor}\""),
+        ),
+    ]
+}
