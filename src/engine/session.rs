@@ -181,6 +181,10 @@ pub(super) fn fields(rules: &EntityRules, record: &Record) -> BTreeMap<Path, Jso
             // An object with members: they bring their nodes along.
             continue;
         }
+        if node && !path.axes().is_empty() && rules.has_inner(path) {
+            // It stood above values of one language, and they are gone: nobody wrote it.
+            continue;
+        }
         units.entry(unit).or_default().set(path, leaf);
     }
     let value =

@@ -224,7 +224,10 @@ pub(super) fn remedy(decision: &Decision) -> Option<&str> {
             "not_an_integer" | "not_a_list" | "not_comparable" | "not_in_order" => {
                 "mend the stored value or send one of the kind the strategy knows"
             }
-            _ => "keep the stored value, or save yours again with the token of this answer",
+            _ => {
+                "keep the stored value, or save yours again with the token of this answer; \
+                 of a path that is to be merged send its `new`, or nothing"
+            }
         }),
         Decision::Denied { rule, .. } => Some(match rule {
             DenyRule::Owner | DenyRule::Below => "leave it out: its owner writes it",

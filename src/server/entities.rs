@@ -20,6 +20,7 @@ use crate::{
         auth::Caller,
         entry::entry_json,
         limits::{read_json, read_json_or_nothing},
+        principals::Permission,
         problem::Problem,
         wire::{self, DeleteBody, Query, SaveAsk, SaveBody},
     },
@@ -154,7 +155,7 @@ pub(crate) async fn create(
         return Err(Problem::new("bad_body", "`apply` is for saves and plans only"));
     }
     let save = caller.session(&app).create(&entity);
-    let outcome = fill(save, body.check()?).send().await?;
+    let outcome = fill(&caller, save, body.check()?)?.send().await?;
     let created = outcome.saved().is_some();
     let mut response = answer::outcome(outcome, StatusCode::CREATED, false);
     if created && let Ok(location) = HeaderValue::from_str(&address(&entity)) {
@@ -173,7 +174,7 @@ pub(crate) async fn plan(
 ) -> Result<Response, Problem> {
     let body: SaveBody = wire::shape(read(&app, &headers, body).await?)?;
     let save = start(&app, &caller, &entity, &body)?;
-    let planned = fill(save, body.check()?).plan().await?;
+    let planned = fill(&caller, save, body.check()?)?.plan().await?;
     Ok(answer::planned(&planned))
 }
 
@@ -192,7 +193,7 @@ pub(crate) async fn save(
     let mut ask = body.check()?;
     let matched = check_match(&app, &caller, &entity, &headers).await?;
     ask.token = ask.token.or(matched);
-    let outcome = fill(save, ask).send().await?;
+    let outcome = fill(&caller, save, ask)?.send().await?;
     Ok(answer::outcome(outcome, StatusCode::OK, blind))
 }
 
@@ -332,7 +333,10 @@ fn names(tags: &HeaderValue, tag: &HeaderValue) -> bool {
     })
 }
 
-fn fill(mut save: Save, ask: SaveAsk) -> Save {
+fn fill(caller: &Caller, mut save: Save, ask: SaveAsk) -> Result<Save, Problem> {
+    if !ask.force.is_empty() {
+        caller.must_have(Permission::Force)?;
+    }
     for (path, change) in ask.changes {
         save = save.with(path, change);
     }
@@ -359,7 +363,7 @@ fn fill(mut save: Save, ask: SaveAsk) -> Save {
     {
         save = save.force(ask.force, reason);
     }
-    save.shown(ask.shown)
+    Ok(save.shown(ask.shown))
 }
 
 /// The route of a record under this service, its id percent-encoded.

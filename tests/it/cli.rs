@@ -245,6 +245,14 @@ fn history_and_blame_say_the_same_from_the_service_and_from_the_file() {
         assert_eq!(said[0], said[1], "{command}");
         assert!(!said[0].is_empty());
     }
+    let both = [&["history", "Product/1", "--json"], &there[..], &here[..]].concat();
+    let both = run_in(service.dir.path(), &both, "");
+    assert_eq!(
+        (both.code, both.lines().is_empty()),
+        (0, false),
+        "a file named is read: {}",
+        both.err
+    );
     let text =
         run_in(service.dir.path(), &[&["history", "Product/1"], &there[..]].concat(), "").out;
     assert!(text.contains("2 system updates (any 2)") && text.contains("create"), "{text}");

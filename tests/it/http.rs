@@ -155,7 +155,7 @@ fn force_needs_the_permission_and_a_reason_and_leaves_it_in_the_history() {
         "changes": {"price": 7}, "edit_token": token, "force": ["price"], "reason": "agreed by phone",
     });
 
-    assert_eq!(service.post("anna", save, force.clone()).code(), "conflict");
+    assert_eq!(service.post("anna", save, force.clone()).code(), "forbidden");
     let forced = service.post("boss", save, force);
 
     assert_eq!(forced.status, 200, "{forced:?}");

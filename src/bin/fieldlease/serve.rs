@@ -212,14 +212,24 @@ fn tokens(config: &Config, clock: Arc<dyn Clock>) -> Result<(TokenFile, Option<F
     }
 }
 
+/// Whether the fields that the first record and the printed commands use are whose the example says they are.
+fn example_fits(registry: &Registry) -> bool {
+    use fieldlease::{path::Path, registry::Owner};
+    let fields =
+        [("name", Owner::Editor), ("description", Owner::Editor), ("thumbnail", Owner::System)];
+    registry.entity(FIRST_RECORD.0).is_some_and(|rules| {
+        fields.iter().all(|(field, owner)| {
+            let path = Path::parse(field).ok();
+            path.and_then(|path| rules.resolve(&path).ok())
+                .is_some_and(|resolved| resolved.owner == *owner)
+        })
+    })
+}
+
 /// Something to save, where the registry has the example's type. It is made once and never touched again.
 async fn make_first_record(engine: &Engine, registry: &Registry) -> Result<()> {
     let (kind, id) = FIRST_RECORD;
-    let fits = registry.entity(kind).is_some_and(|rules| {
-        let name = fieldlease::path::Path::parse("name").ok();
-        name.and_then(|path| rules.resolve(&path).ok())
-            .is_some_and(|resolved| resolved.owner == fieldlease::registry::Owner::Editor)
-    });
+    let fits = example_fits(registry);
     let entity = EntityRef::new(kind, id).map_err(fieldlease::error::Error::from)?;
     let editor = engine.editor("demo");
     if fits && editor.load(&entity).await?.is_none() {
@@ -286,7 +296,9 @@ fn greet(
     let url = format!("http://{address}");
     let kinds: Vec<String> = registry.entities().map(|rules| rules.kind.to_string()).collect();
     let store = config.data.join("fieldlease.db");
-    let commands = commands(&url, first);
+    let example = example_fits(registry);
+    let kind = registry.entities().next().map_or(FIRST_RECORD.0, |rules| rules.kind.as_str());
+    let commands = if example { commands(&url, first) } else { commands_for(&url, kind, first) };
     if output.json {
         return output.json(&json!({
             "address": url,
@@ -310,11 +322,24 @@ fn greet(
     output.text("")
 }
 
+/// How a shell reads a token.
+fn token(path: Option<&PathBuf>, name: &str) -> String {
+    path.map_or_else(|| format!("${name}"), |path| format!("$(cat '{}')", path.display()))
+}
+
+/// What works with any registry: nothing is said about its fields.
+fn commands_for(url: &str, kind: &str, first: Option<&FirstTokens>) -> [(&'static str, String); 3] {
+    let editor = token(first.map(|first| &first.editor), "EDITOR_TOKEN");
+    let ask =
+        |route: &str| format!("curl -s {url}/v1/{route} -H \"Authorization: Bearer {editor}\"");
+    [
+        ("a record, once it was created", ask(&format!("entities/{kind}/1"))),
+        ("what its saves left behind", ask(&format!("entities/{kind}/1/history"))),
+        ("who holds which lease", ask("leases")),
+    ]
+}
+
 fn commands(url: &str, first: Option<&FirstTokens>) -> [(&'static str, String); 3] {
-    let token = |path: Option<&PathBuf>, name: &str| match path {
-        Some(path) => format!("$(cat '{}')", path.display()),
-        None => format!("${name}"),
-    };
     let editor = token(first.map(|first| &first.editor), "EDITOR_TOKEN");
     let worker = token(first.map(|first| &first.worker), "WORKER_TOKEN");
     let (kind, id) = FIRST_RECORD;

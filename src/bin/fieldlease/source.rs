@@ -16,7 +16,7 @@ pub(crate) struct SourceArgs {
     #[command(flatten)]
     service: ServiceArgs,
     /// SQLite file to read instead of asking a service
-    #[arg(long, value_name = "FILE", conflicts_with = "url")]
+    #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }
 

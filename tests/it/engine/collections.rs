@@ -44,6 +44,28 @@ async fn gallery() -> (File, fieldlease::engine::Engine) {
     (file, engine)
 }
 
+/// What stood above an item's values of one language goes out of sight with them.
+#[tokio::test]
+async fn a_removed_item_leaves_no_field_that_nobody_wrote() {
+    let (_file, engine) = gallery().await;
+    let anna = engine.editor("anna");
+    edit(&anna, Changes::new().set("gallery.a.caption@locale=de", "vorn")).await;
+    let shown = |loaded: fieldlease::engine::Loaded| {
+        loaded.fields.keys().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let before = shown(anna.load(&product("42")).await.unwrap().unwrap());
+    assert!(before.contains(&"gallery.a.caption@locale=de".to_owned()), "{before:?}");
+
+    edit(&anna, Changes::new().unset("gallery.a.caption@locale=de")).await;
+    let unset = shown(anna.load(&product("42")).await.unwrap().unwrap());
+    edit(&anna, Changes::new().set("gallery.#keys", vec!["b"])).await;
+    let removed = shown(anna.load(&product("42")).await.unwrap().unwrap());
+
+    for after in [unset, removed] {
+        assert!(!after.iter().any(|path| path.contains('@')), "{after:?}");
+    }
+}
+
 /// A member that comes, goes or changes under a wildcard is an input that moved, also one that was not there when the
 /// job read.
 #[tokio::test]
