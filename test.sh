@@ -35,7 +35,7 @@ tier() {
 }
 
 tier 'format' 10 cargo fmt --check
-tier 'lints' 180 cargo clippy --locked --quiet --all-targets -- -D warnings
+tier 'lints' 240 cargo clippy --locked --quiet --all-targets -- -D warnings
 tier 'the library alone' 60 cargo check --locked --quiet --lib --no-default-features
 tier 'documentation' 60 env RUSTDOCFLAGS='-D warnings' cargo doc --locked --quiet --no-deps
 tier 'build the tests' 420 cargo test --locked --quiet --no-run

@@ -175,6 +175,7 @@ fn help(why: &Why) -> &'static str {
         "not_valid" => "change the fields named in `objections`",
         "invalid" => "see the paths in `plan`",
         "exists" => "save instead of creating",
+        "not_found" => "create it first: POST to its address",
         _ => "load the record again",
     }
 }
