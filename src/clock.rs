@@ -19,12 +19,6 @@ impl Moment {
         Self(self.0.saturating_add(by))
     }
 
-    /// This moment moved back; saturates at the start.
-    #[must_use]
-    pub fn minus(self, by: Duration) -> Self {
-        Self(self.0.saturating_sub(by))
-    }
-
     /// How long after `earlier` this moment is; zero when it is not after it.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {

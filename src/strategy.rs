@@ -81,10 +81,15 @@ pub enum Merged {
 pub trait Strategy: Send + Sync {
     /// The word in the registry.
     fn name(&self) -> &str;
-    /// The option keys it knows, for "did you mean".
-    fn options(&self) -> &'static [&'static str];
+    /// The option keys it knows, for "did you mean". None unless it says so.
+    fn options(&self) -> &'static [&'static str] {
+        &[]
+    }
     /// Every problem of the options, in the user's words; the key first, then what is wrong with it.
-    fn check(&self, options: &Json) -> Vec<(&'static str, String)>;
+    fn check(&self, options: &Json) -> Vec<(&'static str, String)> {
+        let _ = options;
+        Vec::new()
+    }
     /// Whether it cannot decide without the value the writer had been shown.
     fn needs_base(&self) -> bool;
     /// Decides. Called only when the submitted value differs from the stored one and from the base.

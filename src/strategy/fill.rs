@@ -18,14 +18,6 @@ impl Strategy for FillIfEmpty {
         "fill_if_empty"
     }
 
-    fn options(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn check(&self, _: &Json) -> Vec<(&'static str, String)> {
-        Vec::new()
-    }
-
     fn needs_base(&self) -> bool {
         false
     }

@@ -23,14 +23,6 @@ impl Strategy for SetMerge {
         "set_merge"
     }
 
-    fn options(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn check(&self, _: &Json) -> Vec<(&'static str, String)> {
-        Vec::new()
-    }
-
     fn needs_base(&self) -> bool {
         true
     }

@@ -4,8 +4,6 @@
 //! other is a change on both sides. Lists and objects are one value. A relative change (add, include, exclude) is
 //! applied to what is stored and so replaces nothing: they all take it.
 
-use serde_json::Value as Json;
-
 use super::{MergeInput, Merged, Strategy, ours::Wanted};
 use crate::entity::{Value, WriterKind};
 
@@ -34,14 +32,6 @@ impl Strategy for Reject {
         "reject"
     }
 
-    fn options(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn check(&self, _: &Json) -> Vec<(&'static str, String)> {
-        Vec::new()
-    }
-
     fn needs_base(&self) -> bool {
         true
     }
@@ -54,14 +44,6 @@ impl Strategy for Reject {
 impl Strategy for LastWriteWins {
     fn name(&self) -> &'static str {
         "last_write_wins"
-    }
-
-    fn options(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn check(&self, _: &Json) -> Vec<(&'static str, String)> {
-        Vec::new()
     }
 
     fn needs_base(&self) -> bool {
@@ -78,14 +60,6 @@ impl Strategy for KeepCurrent {
         "keep_current"
     }
 
-    fn options(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn check(&self, _: &Json) -> Vec<(&'static str, String)> {
-        Vec::new()
-    }
-
     fn needs_base(&self) -> bool {
         false
     }
@@ -100,14 +74,6 @@ impl Strategy for EditorWins {
         "editor_wins"
     }
 
-    fn options(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn check(&self, _: &Json) -> Vec<(&'static str, String)> {
-        Vec::new()
-    }
-
     fn needs_base(&self) -> bool {
         false
     }
@@ -120,14 +86,6 @@ impl Strategy for EditorWins {
 impl Strategy for SystemWins {
     fn name(&self) -> &'static str {
         "system_wins"
-    }
-
-    fn options(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn check(&self, _: &Json) -> Vec<(&'static str, String)> {
-        Vec::new()
     }
 
     fn needs_base(&self) -> bool {

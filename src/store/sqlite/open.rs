@@ -59,12 +59,7 @@ pub(super) fn first(path: &Path, settings: &Settings, now: StoreTime) -> Result<
     let mut connection = connect(path, settings, true).map_err(failed)?;
     let writable = connection.is_readonly("main").map(|readonly| !readonly).map_err(failed)?;
     if !writable {
-        let help = "give the process write permission for the file and its directory";
-        return Err(Error::invalid(
-            "read_only",
-            format!("cannot open `{shown}`: it is read-only"),
-            help,
-        ));
+        return Err(read_only(path));
     }
     check_ours(&connection, path)?;
     let mode: String =
@@ -205,13 +200,21 @@ pub(super) fn cannot_open(path: &Path, error: &rusqlite::Error) -> Error {
             format!("`{shown}` is not a database, or is damaged: {error}"),
             "name another file, or restore a backup",
         ),
-        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-            Error::invalid(
-                "cannot_open",
-                format!("cannot open `{shown}`: {error}"),
-                "check the permissions of the file and its directory",
-            )
-        }
+        // What the first statement says where the file stands in need of its log.
+        Some(ErrorCode::ReadOnly) => read_only(path),
+        Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => Error::invalid(
+            "cannot_open",
+            format!("cannot open `{shown}`: {error}"),
+            "check the permissions of the file and its directory",
+        ),
         _ => Error::unavailable(format!("cannot open `{shown}`: {error}")),
     }
+}
+
+fn read_only(path: &Path) -> Error {
+    Error::invalid(
+        "read_only",
+        format!("cannot open `{}`: it is read-only", path.display()),
+        "give the process write permission for the file and its directory",
+    )
 }
