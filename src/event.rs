@@ -156,6 +156,10 @@ pub enum Event {
 pub trait EventSink: Send + Sync {
     /// Never blocks and never fails; a full sink counts what it drops.
     fn emit(&self, event: &Event);
+    /// Whether it drops every event, so that none need be made for it.
+    fn is_deaf(&self) -> bool {
+        false
+    }
 }
 
 /// Sends every event to several sinks, in order.
@@ -168,6 +172,10 @@ impl EventSink for Fanout {
             sink.emit(event);
         }
     }
+
+    fn is_deaf(&self) -> bool {
+        self.0.iter().all(|sink| sink.is_deaf())
+    }
 }
 
 /// Drops every event.
@@ -176,4 +184,8 @@ pub struct NoEvents;
 
 impl EventSink for NoEvents {
     fn emit(&self, _: &Event) {}
+
+    fn is_deaf(&self) -> bool {
+        true
+    }
 }

@@ -13,8 +13,10 @@
 
 mod after;
 mod book;
+mod fence;
 pub mod handle;
 mod heartbeat;
+mod here;
 mod keeper;
 pub mod manager;
 pub mod policy;
@@ -22,6 +24,7 @@ mod reaper;
 mod settle;
 mod tenure;
 
+pub use fence::WeakFence;
 pub use handle::Lease;
 pub use manager::Manager;
 
@@ -128,10 +131,16 @@ pub struct Settings {
     pub waiters_max: usize,
     /// Most local hand-overs in a row once somebody waits elsewhere (RULES 17). Default 64; 0 hands nothing over.
     pub handovers_max: u32,
-    /// How long one attempt to acquire may take before it is given up. Default 2 s; longer waits for a slow store.
+    /// How long one request to the store may take before it is given up, and at most a third of the time to live it is
+    /// about. Default 2 s; longer waits for a slow store.
     pub ask_timeout: Duration,
-    /// How long [`Lease::release`] waits for the store. Default 500 ms; longer delays the end of a job whose store is gone.
+    /// How long [`Lease::release`] waits for the store, and at most a third of the time to live. Default 500 ms; longer
+    /// delays the end of a job whose store is gone.
     pub release_timeout: Duration,
+    /// Whether every request asks for the order of its grant, for callers that take a [`Lease::weak_fence`] of nearly
+    /// every lease. Default false: the order is asked for when a fence is. True saves that round trip and costs the
+    /// quickest way to acquire.
+    pub weak_fences: bool,
     /// Where the loop runs.
     pub background: Background,
 }
@@ -144,6 +153,7 @@ impl Default for Settings {
             handovers_max: 64,
             ask_timeout: Duration::from_secs(2),
             release_timeout: Duration::from_millis(500),
+            weak_fences: false,
             background: Background::Thread,
         }
     }

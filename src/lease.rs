@@ -3,7 +3,11 @@
 //! A lease is not a mutex. Whether a write counts is decided by the record store's claim (RULES 10); the lease
 //! only keeps writers of one group from working at the same time for nothing.
 
+pub mod majority;
 pub mod memory;
+pub(crate) mod page;
+#[cfg(feature = "redis")]
+pub mod redis;
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,8 +36,7 @@ pub fn whole_ms(ttl: Duration) -> Result<Duration> {
     } else if ttl > TTL_MAX {
         ("ttl_too_large", format!("a time to live of {ttl:?} is too long"))
     } else {
-        let ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-        return Ok(Duration::from_millis(ms));
+        return Ok(Duration::new(ttl.as_secs(), ttl.subsec_millis() * 1_000_000));
     };
     Err(Error::invalid(code, message, "choose one between 100ms and 24h"))
 }
@@ -105,6 +108,9 @@ pub struct Ask {
     pub generation: Generation,
     /// Whether to take a place in the queue when it is held.
     pub queue: bool,
+    /// Whether the answer must carry the order of the grant, from which weak fences are made (RULES 17). Asked again
+    /// with a token that holds already, it gives the order of that grant.
+    pub order: bool,
 }
 
 /// Who holds a scope, for people and for refusals.
@@ -126,7 +132,11 @@ pub struct Holder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquire {
     /// The token holds every scope asked for.
-    Granted,
+    Granted {
+        /// A number below 2^53 that grows from grant to grant of this entity while the store keeps its memory or its
+        /// clock; only when it was asked for.
+        order: Option<u64>,
+    },
     /// Nothing was taken.
     Held {
         /// Who is in the way.
@@ -139,8 +149,13 @@ pub enum Acquire {
 /// The answer to a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renewal {
-    /// The lease, or the place in the queue, was prolonged.
+    /// The lease was prolonged. For a token that was queued when last heard of: it has been granted meanwhile.
     Renewed,
+    /// The place in the queue was prolonged.
+    Placed {
+        /// When what stands in the way ends unless it is renewed, counted from the answer: ask again then.
+        again: Option<Duration>,
+    },
     /// The token is neither held nor queued. Final.
     Lost,
     /// No answer. The lease may live on until its deadline.

@@ -12,11 +12,11 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    clock::Moment,
-    scope::{ScopeName, ScopeSet},
-    token::HolderToken,
-};
+use crate::{clock::Moment, scope::ScopeName, token::HolderToken};
+
+mod words;
+
+pub use words::{Answer, Bid, Cover, Effect, Held, Kept};
 
 /// How long a place in the queue lives without being renewed, and a grant made from it without being confirmed
 /// (RULES 18). So a dead waiter costs this much, once.
@@ -24,81 +24,6 @@ pub const PLACE_TTL: Duration = Duration::from_secs(2);
 
 /// Most places in the queue of one entity.
 pub const PLACES_MAX: usize = 10_000;
-
-/// What a lease covers inside its entity.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cover {
-    /// Every leased scope, split ones and those not named included (RULES 21).
-    pub whole: bool,
-    /// The scopes named; the entity is the table's.
-    pub scopes: ScopeSet,
-}
-
-/// A request as the table sees it.
-#[derive(Clone, Debug)]
-pub struct Bid {
-    /// The acquisition.
-    pub token: HolderToken,
-    /// What to cover.
-    pub cover: Cover,
-    /// Time to live of the grant.
-    pub ttl: Duration,
-    /// A longer remaining time of whoever is in the way is impossible and is cut to this.
-    pub ttl_max: Duration,
-    /// Who asks, for people.
-    pub label: Arc<str>,
-    /// Whether to take a place in the queue.
-    pub queue: bool,
-}
-
-/// Who holds a scope.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// The scope.
-    pub name: ScopeName,
-    /// The holder's name.
-    pub label: Arc<str>,
-    /// Time left if it is not renewed.
-    pub remaining: Duration,
-    /// Time since the grant.
-    pub held: Duration,
-    /// Places in the queue that want this scope.
-    pub waiting: u32,
-}
-
-/// The answer to a bid.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// The token holds the cover.
-    Granted,
-    /// Nothing was taken.
-    Held {
-        /// Who is in the way.
-        by: Vec<Held>,
-        /// Place from 1 among those who want the same.
-        place: Option<u32>,
-    },
-    /// The queue has [`PLACES_MAX`] places already.
-    QueueFull,
-}
-
-/// What a step sets in motion.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// This waiting token was granted what it waits for.
-    Granted(HolderToken),
-    /// Somebody waits for what this token holds.
-    Wanted(HolderToken),
-    /// The lease of this token was broken by an operator.
-    Broken(HolderToken),
-    /// A remaining time above the group's maximum was found and cut.
-    Clamped {
-        /// The scope.
-        name: ScopeName,
-        /// What was found.
-        found: Duration,
-    },
-}
 
 /// Leases and queue of one entity.
 #[derive(Debug, Default)]
@@ -116,6 +41,8 @@ struct Grant {
     label: Arc<str>,
     since: Moment,
     until: Moment,
+    /// Drawn when it is first asked for.
+    order: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -125,27 +52,6 @@ struct Place {
     label: Arc<str>,
     ttl: Duration,
     until: Moment,
-}
-
-impl Cover {
-    /// Whether both cannot be held at once.
-    #[must_use]
-    pub fn conflicts(&self, other: &Self) -> bool {
-        if self.whole || other.whole {
-            return true;
-        }
-        let (a, b) = (self.names(), other.names());
-        let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
-        few.iter().any(|name| many.contains(name))
-    }
-
-    fn names(&self) -> &BTreeSet<ScopeName> {
-        self.scopes.names()
-    }
-
-    fn wants(&self, name: &ScopeName) -> bool {
-        self.whole || self.names().contains(name)
-    }
 }
 
 impl Table {
@@ -163,61 +69,71 @@ impl Table {
 
     /// Takes the whole cover, or a place in the queue, or nothing. The same token finds its grant or its place again,
     /// and either is renewed.
-    pub fn acquire(&mut self, bid: &Bid, now: Moment, effects: &mut Vec<Effect>) -> Answer {
+    pub fn acquire(&mut self, bid: Bid, now: Moment, effects: &mut Vec<Effect>) -> Answer {
         self.advance(now, effects);
         if let Some(grant) = self.grants.iter_mut().find(|grant| grant.token == bid.token) {
             grant.until = now.plus(bid.ttl);
             self.note_end(now.plus(bid.ttl));
             return Answer::Granted;
         }
-        self.clamp(bid, now, effects);
+        self.clamp(&bid, now, effects);
         let known = self.places.iter().position(|place| place.token == bid.token);
         let ahead = known.unwrap_or(self.places.len());
         let rivals = self.rivals(&bid.cover, ahead);
         if known.is_none() && rivals == 0 && self.blockers(&bid.cover).next().is_none() {
-            self.grant(bid.token, bid.cover.clone(), bid.label.clone(), now, now.plus(bid.ttl));
+            self.grant(bid.token, bid.cover, bid.label, now, now.plus(bid.ttl));
             return Answer::Granted;
         }
         let by = self.in_the_way(&bid.cover, ahead, now);
         if known.is_none() && !bid.queue {
             return Answer::Held { by, place: None };
         }
-        if let Some(place) = known.and_then(|at| self.places.get_mut(at)) {
-            place.until = now.plus(PLACE_TTL);
-        } else if self.places.len() >= PLACES_MAX {
+        if known.is_none() && self.places.len() >= PLACES_MAX {
             return Answer::QueueFull;
-        } else {
-            self.places.push_back(Place {
-                token: bid.token,
-                cover: bid.cover.clone(),
-                label: bid.label.clone(),
-                ttl: bid.ttl,
-                until: now.plus(PLACE_TTL),
-            });
-            self.note_end(now.plus(PLACE_TTL));
         }
         effects.extend(self.blockers(&bid.cover).map(|grant| Effect::Wanted(grant.token)));
+        let until = now.plus(PLACE_TTL);
+        if let Some(place) = known.and_then(|at| self.places.get_mut(at)) {
+            place.until = until;
+        } else {
+            let Bid { token, cover, label, ttl, .. } = bid;
+            self.places.push_back(Place { token, cover, label, ttl, until });
+            self.note_end(until);
+        }
         Answer::Held { by, place: u32::try_from(rivals + 1).ok() }
     }
 
-    /// Prolongs a grant by `ttl`, or a place by [`PLACE_TTL`], from now. Answers whether the token was found.
+    /// The order of what the token holds: `next` when it is asked for the first time. Whatever conflicts with it and is
+    /// granted later gets a later one, as this grant has ended by then.
+    pub fn order(&mut self, token: HolderToken, next: impl FnOnce() -> u64) -> Option<u64> {
+        let grant = self.grants.iter_mut().find(|grant| grant.token == token)?;
+        Some(*grant.order.get_or_insert_with(next))
+    }
+
+    /// Prolongs a grant by `ttl`, or a place by [`PLACE_TTL`], from now.
     pub fn renew(
         &mut self,
         token: HolderToken,
         ttl: Duration,
         now: Moment,
         effects: &mut Vec<Effect>,
-    ) -> bool {
+    ) -> Kept {
         self.advance(now, effects);
         let grant = self.grants.iter_mut().find(|grant| grant.token == token);
         if let Some(grant) = grant {
             grant.until = now.plus(ttl);
             // A shorter ttl than before may end earlier than anything noted.
             self.note_end(now.plus(ttl));
-            return true;
+            return Kept::Grant;
         }
-        let place = self.places.iter_mut().find(|place| place.token == token);
-        place.map(|place| place.until = now.plus(PLACE_TTL)).is_some()
+        let Some(at) = self.places.iter().position(|place| place.token == token) else {
+            return Kept::Unknown;
+        };
+        let again = self.way_clears(at, now);
+        if let Some(place) = self.places.get_mut(at) {
+            place.until = now.plus(PLACE_TTL);
+        }
+        Kept::Place(again)
     }
 
     /// Forgets the token, held or queued, and grants to who comes next. Answers whether it was found.
@@ -315,7 +231,11 @@ impl Table {
         now: Moment,
         until: Moment,
     ) {
-        self.grants.push(Grant { token, cover, label, since: now, until });
+        if self.grants.is_empty() {
+            // Most records have one holder; a vector makes room for four.
+            self.grants.reserve_exact(1);
+        }
+        self.grants.push(Grant { token, cover, label, since: now, until, order: None });
         self.note_end(until);
     }
 
@@ -330,6 +250,14 @@ impl Table {
     /// How many of the first `ahead` places want some of the same.
     fn rivals(&self, cover: &Cover, ahead: usize) -> usize {
         self.places.iter().take(ahead).filter(|place| place.cover.conflicts(cover)).count()
+    }
+
+    /// When the first grant in the way of this place ends unless it is renewed; without one, the first place in its way.
+    fn way_clears(&self, at: usize, now: Moment) -> Option<Duration> {
+        let cover = &self.places.get(at)?.cover;
+        let ahead = self.places.iter().take(at).filter(|place| place.cover.conflicts(cover));
+        let end = self.blockers(cover).map(|grant| grant.until).min();
+        Some(end.or_else(|| ahead.map(|place| place.until).min())?.since(now))
     }
 
     fn wanting(&self, name: &ScopeName) -> u32 {

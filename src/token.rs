@@ -120,7 +120,46 @@ impl OperationId {
     }
 }
 
+/// Hexadecimal text of a token, without an allocation.
+#[derive(Clone, Copy)]
+pub(crate) struct Hex([u8; 32]);
+
+impl std::ops::Deref for Hex {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        // Digits are ASCII.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+/// Tokens are random, so their own bits are the hash.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TokenHash(u64);
+
+impl std::hash::Hasher for TokenHash {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.as_chunks::<8>().0 {
+            self.0 ^= u64::from_le_bytes(*chunk);
+        }
+    }
+}
+
 impl HolderToken {
+    /// As [`fmt::Display`] prints it.
+    #[must_use]
+    pub(crate) fn hex(self) -> Hex {
+        let mut text = [0; 32];
+        for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(self.0) {
+            *pair = [byte >> 4, byte & 0xf].map(|n| if n < 10 { b'0' + n } else { b'a' + n - 10 });
+        }
+        Hex(text)
+    }
+
     /// A new token.
     #[must_use]
     pub fn new(entropy: &dyn Entropy) -> Self {
@@ -169,7 +208,7 @@ impl fmt::Display for OperationId {
 
 impl fmt::Display for HolderToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+        f.write_str(&self.hex())
     }
 }
 

@@ -14,6 +14,8 @@ use crate::{
 /// What a change of the book asks to be done after its lock is given back.
 #[derive(Default)]
 pub(crate) struct After {
+    /// Nobody listens: no event is made.
+    deaf: bool,
     pub(crate) events: Vec<Event>,
     pub(crate) granted: Vec<(Tell, Arc<Handle>)>,
     pub(crate) refused: Vec<(Tell, Error)>,
@@ -22,6 +24,10 @@ pub(crate) struct After {
 }
 
 impl After {
+    pub(crate) fn new(deaf: bool) -> Self {
+        Self { deaf, ..Self::default() }
+    }
+
     pub(crate) fn granted(&mut self, handle: &Handle) {
         let (holder, waited) = (handle.token, handle.waited);
         self.each(handle, |scope| Event::LeaseGranted {
@@ -67,6 +73,9 @@ impl After {
     }
 
     pub(crate) fn busy(&mut self, label: &Arc<str>, by: &[Holder]) {
+        if self.deaf {
+            return;
+        }
         self.events.extend(by.iter().map(|holder| Event::LeaseBusy {
             scope: holder.scope.clone(),
             label: Arc::clone(label),
@@ -75,6 +84,9 @@ impl After {
     }
 
     fn each(&mut self, handle: &Handle, event: impl Fn(Scope) -> Event) {
+        if self.deaf {
+            return;
+        }
         self.events.extend(handle.ask.extent.scopes().iter().map(event));
     }
 }

@@ -81,14 +81,23 @@ impl Book {
 
     /// The tenure whose line a candidate for this extent may join.
     pub(crate) fn joinable(&mut self, extent: &Extent) -> Option<&mut Tenure> {
-        let token = *self.joinable.get(&self.hashing.hash_one(extent))?;
+        self.joinable_at(self.hash(extent), extent)
+    }
+
+    /// The hash extents are indexed under; made once for every request.
+    pub(crate) fn hash(&self, extent: &Extent) -> u64 {
+        self.hashing.hash_one(extent)
+    }
+
+    /// As [`Book::joinable`], with the hash at hand.
+    pub(crate) fn joinable_at(&mut self, hash: u64, extent: &Extent) -> Option<&mut Tenure> {
+        let token = *self.joinable.get(&hash)?;
         self.tenures.get_mut(&token).filter(|tenure| tenure.ask.extent == *extent)
     }
 
     /// Opens a tenure that is about to ask. `line`: others may line up behind it.
-    pub(crate) fn open(&mut self, ask: Arc<Ask>, now: Moment, line: bool) {
+    pub(crate) fn open(&mut self, ask: Arc<Ask>, hash: u64, now: Moment, line: bool) {
         let token = ask.token;
-        let hash = self.hashing.hash_one(&ask.extent);
         let tenure = Tenure::new(ask, hash, now);
         if line {
             self.joinable.insert(tenure.hash, token);
@@ -202,6 +211,7 @@ impl Book {
             owner: who.owner,
             asked: who.asked,
             max_hold: who.max_hold,
+            turn: tenure.handovers,
         };
         let deadline = policy::deadline(tenure.anchor, tenure.span);
         let handle = Arc::new(Handle::new(new, now, deadline));
@@ -213,6 +223,28 @@ impl Book {
         }
         self.plan(token, after);
         Some(handle)
+    }
+
+    /// A held tenure was confirmed by an attempt that began then.
+    pub(crate) fn confirm_held(
+        &mut self,
+        token: HolderToken,
+        begin: Moment,
+        now: Moment,
+        after: &mut After,
+    ) {
+        let Some(tenure) = self.tenures.get_mut(&token) else { return };
+        let Phase::Held(handle) = &tenure.phase else { return };
+        let ttl = tenure.ask.ttl;
+        if !handle.extend(policy::deadline(begin, ttl), now) {
+            // Confirmed, but after trust had ended: loss is final.
+            self.lose(token, LossReason::Expired, after);
+            return;
+        }
+        if begin >= tenure.anchor {
+            tenure.confirm(begin, ttl);
+        }
+        self.plan(token, after);
     }
 
     fn disown(&mut self, handle: &Handle) {

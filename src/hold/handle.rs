@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -10,8 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Moment,
+    error::Result,
     event::LossReason,
-    hold::{OwnerId, Released, keeper::Keeper},
+    hold::{OwnerId, Released, WeakFence, keeper::Keeper},
     lease::{Ask, Extent, Renew, Renewal},
     token::HolderToken,
 };
@@ -42,15 +46,15 @@ pub(crate) struct Handle {
     pub(crate) waited: Duration,
     /// The heartbeat stops here.
     pub(crate) max_end: Moment,
-    trust: Mutex<Trust>,
+    /// Local hand-overs of the tenure before this one.
+    pub(crate) turn: u32,
+    /// Nanoseconds of the moment trust ends unless something is confirmed before. Only ever moved on.
+    deadline: AtomicU64,
+    /// Once set, it stays: whatever the deadline says, the handle is over.
+    lost: OnceLock<LossReason>,
+    /// Leases that share this handle (`reentrant`). Changed under the book's lock only.
+    shares: AtomicU32,
     signal: OnceLock<CancellationToken>,
-}
-
-struct Trust {
-    deadline: Moment,
-    lost: Option<LossReason>,
-    /// Leases that share this handle (`reentrant`).
-    shares: u32,
 }
 
 impl Lease {
@@ -138,6 +142,19 @@ impl Lease {
         self.is_valid()
     }
 
+    /// A number above that of every earlier holder of these scopes, and the same for as long as this handle is held;
+    /// `None` when the lease has ended. Read what it guarantees and what not at [`WeakFence`]. The first one of a grant
+    /// asks the store, unless [`crate::hold::Settings::weak_fences`] had it told with the grant.
+    ///
+    /// # Errors
+    /// Unavailable when the store does not answer.
+    pub async fn weak_fence(&self) -> Result<Option<WeakFence>> {
+        match &self.handle {
+            Some(handle) => self.keeper.weak_fence(handle).await,
+            None => Ok(None),
+        }
+    }
+
     /// Gives it back. After this returned, no renewal of this lease is sent. Dropping the future finishes the release in
     /// the background; it answers [`Released::Unknown`] when the store does not within the release timeout.
     pub async fn release(mut self) -> Released {
@@ -176,6 +193,7 @@ pub(crate) struct NewHandle {
     pub(crate) owner: Option<OwnerId>,
     pub(crate) asked: Moment,
     pub(crate) max_hold: Duration,
+    pub(crate) turn: u32,
 }
 
 impl Handle {
@@ -189,26 +207,26 @@ impl Handle {
             since: now,
             waited: now.since(new.asked),
             max_end: now.plus(new.max_hold),
-            trust: Mutex::new(Trust { deadline, lost: None, shares: 1 }),
+            turn: new.turn,
+            deadline: AtomicU64::new(nanos(deadline)),
+            lost: OnceLock::new(),
+            shares: AtomicU32::new(1),
             signal: OnceLock::new(),
         }
     }
 
-    fn trust(&self) -> MutexGuard<'_, Trust> {
-        self.trust.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Never after `max_hold`, however far the lease itself goes.
     pub(crate) fn deadline(&self) -> Moment {
-        self.trust().deadline.min(self.max_end)
+        let deadline = Duration::from_nanos(self.deadline.load(Ordering::Acquire));
+        Moment(deadline).min(self.max_end)
     }
 
     pub(crate) fn lost(&self) -> Option<LossReason> {
-        self.trust().lost
+        self.lost.get().copied()
     }
 
     pub(crate) fn is_valid(&self, now: Moment) -> bool {
-        if self.lost().is_none() && now < self.deadline() {
+        if self.lost.get().is_none() && now < self.deadline() {
             return true;
         }
         // What was seen as over stays over, even if the loop is late and a renewal was confirmed meanwhile.
@@ -218,17 +236,16 @@ impl Handle {
 
     /// Moves the deadline on. Refused when trust has ended: loss is final.
     pub(crate) fn extend(&self, deadline: Moment, now: Moment) -> bool {
-        let mut trust = self.trust();
-        let alive = trust.lost.is_none() && now < trust.deadline && now < self.max_end;
+        let alive = self.lost.get().is_none() && now < self.deadline();
         if alive {
-            trust.deadline = trust.deadline.max(deadline);
+            self.deadline.fetch_max(nanos(deadline), Ordering::AcqRel);
         }
         alive
     }
 
     /// Ends trust and fires the signal; the first reason stays.
     pub(crate) fn lose(&self, reason: LossReason) {
-        self.trust().lost.get_or_insert(reason);
+        self.lost.get_or_init(|| reason);
         if let Some(signal) = self.signal.get() {
             signal.cancel();
         }
@@ -245,18 +262,20 @@ impl Handle {
 
     /// One more lease on this handle; false when it is over. Called under the book's lock.
     pub(crate) fn share(&self) -> bool {
-        let mut trust = self.trust();
-        if trust.lost.is_some() || trust.shares == 0 {
+        if self.lost.get().is_some() || self.shares.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        trust.shares = trust.shares.saturating_add(1);
+        self.shares.fetch_add(1, Ordering::Relaxed);
         true
     }
 
     /// One lease less; answers whether it was the last. Called under the book's lock.
     pub(crate) fn unshare(&self) -> bool {
-        let mut trust = self.trust();
-        trust.shares = trust.shares.saturating_sub(1);
-        trust.shares == 0
+        self.shares.fetch_sub(1, Ordering::Relaxed) == 1
     }
+}
+
+/// Far enough for five hundred years after the machine's start.
+fn nanos(moment: Moment) -> u64 {
+    u64::try_from(moment.0.as_nanos()).unwrap_or(u64::MAX)
 }

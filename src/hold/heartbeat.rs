@@ -42,19 +42,28 @@ pub(crate) struct Flight {
     pub(crate) over: CancellationToken,
 }
 
+impl Flight {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { abort: CancellationToken::new(), over: CancellationToken::new() })
+    }
+}
+
 struct Batch {
     /// Before the send: trust counts from here.
     begin: Moment,
     /// Nobody trusts any of these leases longer.
-    until: Moment,
+    end: Moment,
+    /// Nobody waits longer for the answer.
+    patience: Duration,
     flight: Arc<Flight>,
     renews: Vec<Renew>,
     /// Whether each renews a held lease; a place in a queue otherwise.
     held: Vec<bool>,
 }
 
-#[derive(Default)]
 struct Work {
+    now: Moment,
+    ask_timeout: Duration,
     batches: Vec<Batch>,
     jobs: Vec<Job>,
     /// When to look again.
@@ -69,9 +78,9 @@ pub(crate) async fn run(keeper: Arc<Keeper>) {
     standing.spawn(watch(Arc::clone(&keeper)));
     let mut underway = JoinSet::new();
     loop {
-        let now = keeper.clock.now();
+        let work = Work::new(keeper.clock.now(), keeper.settings.ask_timeout);
         let room = JOBS_MAX.saturating_sub(underway.len());
-        let work = keeper.change(|book, after| collect(book, now, room, after));
+        let work = keeper.change(|book, after| collect(book, work, room, after));
         for batch in work.batches {
             underway.spawn(renew(Arc::clone(&keeper), batch));
         }
@@ -107,20 +116,20 @@ async fn watch(keeper: Arc<Keeper>) {
 }
 
 /// Takes out what is due.
-fn collect(book: &mut Book, now: Moment, room: usize, after: &mut After) -> Work {
-    let mut work = Work::default();
+fn collect(book: &mut Book, mut work: Work, room: usize, after: &mut After) -> Work {
+    let now = work.now;
     let due =
         |from: &BTreeSet<(Moment, HolderToken)>, until: Moment| -> Vec<(Moment, HolderToken)> {
             from.iter().take_while(|(due, _)| *due <= until).take(ROUND_MAX).copied().collect()
         };
     let ripe = due(&book.due, now);
     for (due, token) in &ripe {
-        look(book, *token, *due, now, &mut work, after);
+        look(book, *token, *due, &mut work, after);
     }
     if !ripe.is_empty() && ripe.len() < ROUND_MAX {
         for (due, token) in due(&book.due, now.plus(EARLY_MAX)) {
             if may_go_early(book, token, due, now) {
-                look(book, token, due, now, &mut work, after);
+                look(book, token, due, &mut work, after);
             }
         }
     }
@@ -142,14 +151,8 @@ fn may_go_early(book: &Book, token: HolderToken, due: Moment, now: Moment) -> bo
 }
 
 /// Does what is due for one tenure: its end, its renewal, or another try.
-fn look(
-    book: &mut Book,
-    token: HolderToken,
-    due: Moment,
-    now: Moment,
-    work: &mut Work,
-    after: &mut After,
-) {
+fn look(book: &mut Book, token: HolderToken, due: Moment, work: &mut Work, after: &mut After) {
+    let now = work.now;
     let Some(tenure) = book.tenures.get_mut(&token) else { return };
     let held = match &tenure.phase {
         Phase::Held(handle) => {
@@ -185,57 +188,99 @@ fn look(
     if due > now {
         tenure.step += 1;
     }
-    let until = held.unwrap_or_else(|| tenure.anchor.plus(tenure.span));
+    let end = held.unwrap_or_else(|| tenure.anchor.plus(tenure.span));
     let renew = Renew { extent: tenure.ask.extent.clone(), token, ttl: tenure.ask.ttl };
-    let flight = work.add(renew, held.is_some(), now, until);
+    let flight = work.add(renew, held.is_some(), end, tenure.span);
     tenure.flights.push(flight);
     book.plan(token, after);
 }
 
 impl Work {
-    fn add(&mut self, renew: Renew, held: bool, begin: Moment, until: Moment) -> Arc<Flight> {
+    fn new(now: Moment, ask_timeout: Duration) -> Self {
+        let (batches, jobs) = (Vec::new(), Vec::new());
+        Self { now, ask_timeout, batches, jobs, alarm: None, over: false }
+    }
+
+    fn add(&mut self, renew: Renew, held: bool, end: Moment, span: Duration) -> Arc<Flight> {
         if self.batches.last().is_none_or(|batch| batch.renews.len() >= BATCH_MAX) {
-            let (abort, over) = (CancellationToken::new(), CancellationToken::new());
-            let flight = Arc::new(Flight { abort, over });
-            let (renews, held) = (Vec::new(), Vec::new());
-            self.batches.push(Batch { begin, until, flight, renews, held });
+            let (flight, renews, held) = (Flight::new(), Vec::new(), Vec::new());
+            let (begin, patience) = (self.now, Duration::ZERO);
+            self.batches.push(Batch { begin, end: begin, patience, flight, renews, held });
         }
         let Some(batch) = self.batches.last_mut() else {
             // Unreachable after the push; a flight of its own would only never be waited for.
-            let over = CancellationToken::new();
-            return Arc::new(Flight { abort: over.clone(), over });
+            let flight = Flight::new();
+            flight.over.cancel();
+            return flight;
         };
         batch.renews.push(renew);
         batch.held.push(held);
-        batch.until = batch.until.max(until);
+        batch.end = batch.end.max(end);
+        batch.patience = batch.patience.max(policy::patience(self.ask_timeout, span));
         Arc::clone(&batch.flight)
     }
 }
 
-/// Sends one batch and takes its answers in.
-async fn renew(keeper: Arc<Keeper>, batch: Batch) {
-    let answers = tokio::select! {
-        biased;
-        () = batch.flight.abort.cancelled() => Vec::new(),
-        answers = keeper.store.renew(&batch.renews) => answers,
-        () = keeper.clock.sleep_until(batch.until) => Vec::new(),
-    };
-    // The request was dropped or answered with the end of the statement above: nothing of it is sent from here on.
-    let now = keeper.clock.now();
-    keeper.change(|book, after| {
-        let unknown = std::iter::repeat(Renewal::Unknown);
-        let answers = answers.into_iter().chain(unknown);
-        for ((renew, held), answer) in batch.renews.iter().zip(&batch.held).zip(answers) {
-            if let Some(tenure) = book.tenures.get_mut(&renew.token) {
-                tenure.flights.retain(|flight| !Arc::ptr_eq(flight, &batch.flight));
-            }
-            match held {
-                true => take_in(book, renew.token, batch.begin, answer, now, after),
-                false => take_in_place(book, renew.token, batch.begin, answer, now, after),
-            }
+/// Sends one batch and takes its answers in. A release that drops a batch has the rest of it sent again at once: it
+/// must not cost five hundred others a heartbeat.
+async fn renew(keeper: Arc<Keeper>, mut batch: Batch) {
+    loop {
+        let until = batch.end.min(batch.begin.plus(batch.patience));
+        let answers = tokio::select! {
+            biased;
+            () = batch.flight.abort.cancelled() => None,
+            answers = keeper.store.renew(&batch.renews) => Some(answers),
+            () = keeper.clock.sleep_until(until) => Some(Vec::new()),
+        };
+        // The request was dropped or answered with the end of the statement above: nothing of it is sent from here on.
+        let now = keeper.clock.now();
+        let dropped = std::mem::replace(&mut batch.flight, Flight::new());
+        keeper.change(|book, after| match answers {
+            Some(answers) => settle(book, &batch, &dropped, answers, now, after),
+            None => reduce(book, &mut batch, &dropped, now),
+        });
+        dropped.over.cancel();
+        if batch.renews.is_empty() || !dropped.abort.is_cancelled() {
+            return;
         }
-    });
-    batch.flight.over.cancel();
+    }
+}
+
+fn settle(
+    book: &mut Book,
+    batch: &Batch,
+    flight: &Arc<Flight>,
+    answers: Vec<Renewal>,
+    now: Moment,
+    after: &mut After,
+) {
+    let answers = answers.into_iter().chain(std::iter::repeat(Renewal::Unknown));
+    for ((renew, held), answer) in batch.renews.iter().zip(&batch.held).zip(answers) {
+        if let Some(tenure) = book.tenures.get_mut(&renew.token) {
+            tenure.flights.retain(|other| !Arc::ptr_eq(other, flight));
+        }
+        match held {
+            true => take_in(book, renew.token, batch.begin, answer, now, after),
+            false => take_in_place(book, renew.token, batch.begin, answer, now, after),
+        }
+    }
+}
+
+/// Leaves in a batch what is still to be renewed and has no other renewal under way, under the batch's new flight.
+fn reduce(book: &mut Book, batch: &mut Batch, dropped: &Arc<Flight>, now: Moment) {
+    let (renews, held) = (std::mem::take(&mut batch.renews), std::mem::take(&mut batch.held));
+    let began = std::mem::replace(&mut batch.begin, now);
+    for (renew, held) in renews.into_iter().zip(held) {
+        let Some(tenure) = book.tenures.get_mut(&renew.token) else { continue };
+        tenure.flights.retain(|other| !Arc::ptr_eq(other, dropped));
+        let wanted = matches!(&tenure.phase, Phase::Held(_) | Phase::Queued { .. });
+        if !wanted || !tenure.flights.is_empty() || tenure.anchor > began {
+            continue;
+        }
+        tenure.flights.push(Arc::clone(&batch.flight));
+        batch.renews.push(renew);
+        batch.held.push(held);
+    }
 }
 
 /// The answer to the renewal of a held lease.
@@ -247,20 +292,17 @@ fn take_in(
     now: Moment,
     after: &mut After,
 ) {
-    let Some(tenure) = book.tenures.get_mut(&token) else { return };
+    let Some(tenure) = book.tenures.get(&token) else { return };
     let Phase::Held(handle) = &tenure.phase else { return };
-    let ttl = tenure.ask.ttl;
     match answer {
-        Renewal::Renewed if handle.extend(policy::deadline(begin, ttl), now) => {
-            after.renewed(handle);
-            if begin >= tenure.anchor {
-                tenure.confirm(begin, ttl);
+        Renewal::Renewed => {
+            let handle = Arc::clone(handle);
+            book.confirm_held(token, begin, now, after);
+            if handle.lost().is_none() {
+                after.renewed(&handle);
             }
-            book.plan(token, after);
         }
-        // Confirmed, but after trust had ended: loss is final.
-        Renewal::Renewed => book.lose(token, LossReason::Expired, after),
-        Renewal::Lost => book.lose(token, LossReason::NotOurs, after),
+        Renewal::Lost | Renewal::Placed { .. } => book.lose(token, LossReason::NotOurs, after),
         Renewal::Unknown => after.renew_failed(handle),
     }
 }
@@ -275,12 +317,26 @@ fn take_in_place(
     after: &mut After,
 ) {
     let Some(tenure) = book.tenures.get_mut(&token) else { return };
-    // Granted meanwhile: the answer speaks of the place, not of the grant, whose time is another.
-    let Phase::Queued { retry_at } = &mut tenure.phase else { return };
-    match answer {
-        Renewal::Renewed if begin >= tenure.anchor => tenure.confirm(begin, tenure.span),
-        Renewal::Renewed | Renewal::Unknown => {}
-        Renewal::Lost => *retry_at = now,
+    match (&mut tenure.phase, answer) {
+        // The message that it was granted came first; this confirms the grant.
+        (Phase::Held(_), Renewal::Renewed) => {
+            take_in(book, token, begin, answer, now, after);
+            return;
+        }
+        // Granted, and the message is late or lost; or gone from the queue.
+        (Phase::Queued { retry_at }, Renewal::Renewed | Renewal::Lost) => *retry_at = now,
+        (Phase::Queued { retry_at }, Renewal::Placed { again }) => {
+            if let Some(again) = again {
+                // What stands in the way may be dead, or a message may get lost: then nobody else says when it ends.
+                *retry_at = now.plus(policy::ask_again(again)).min(*retry_at);
+            }
+            if begin >= tenure.anchor {
+                tenure.confirm(begin, tenure.span);
+            }
+        }
+        (Phase::Queued { .. }, Renewal::Unknown) => {}
+        // Any other answer speaks of the place, which is over.
+        (Phase::Asking { .. } | Phase::Held(_) | Phase::Lost(_), _) => return,
     }
     book.plan(token, after);
 }

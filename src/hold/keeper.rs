@@ -5,6 +5,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
     task::Poll,
+    time::Duration,
 };
 
 use tokio::sync::{Notify, oneshot};
@@ -24,7 +25,7 @@ use crate::{
         tenure::{Candidate, Ended},
     },
     lease::{Acquire, Ask, Holder, LeaseStore},
-    token::{Entropy, HolderToken},
+    token::Entropy,
 };
 
 /// The ports, the book, and the bell that wakes the loop.
@@ -36,6 +37,7 @@ pub(crate) struct Keeper {
     pub(crate) settings: Settings,
     pub(crate) bell: Notify,
     pub(crate) owners: AtomicU64,
+    deaf: bool,
     book: Mutex<Book>,
 }
 
@@ -66,8 +68,8 @@ impl Keeper {
         settings: Settings,
     ) -> Self {
         let book = Mutex::new(Book::new(Arc::clone(&entropy)));
-        let (bell, owners) = (Notify::new(), AtomicU64::new(0));
-        Self { store, clock, entropy, events, settings, bell, owners, book }
+        let (bell, owners, deaf) = (Notify::new(), AtomicU64::new(0), events.is_deaf());
+        Self { store, clock, entropy, events, settings, bell, owners, deaf, book }
     }
 
     /// Changes the book under its lock, then does what that asks for.
@@ -75,13 +77,22 @@ impl Keeper {
         self: &Arc<Self>,
         change: impl FnOnce(&mut Book, &mut After) -> T,
     ) -> T {
-        let mut after = After::default();
+        let mut after = After::new(self.deaf);
         let answer = {
             let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
             change(&mut book, &mut after)
         };
         self.carry_out(after);
         answer
+    }
+
+    /// Tells of something that changes nothing in the book.
+    pub(crate) fn tell(self: &Arc<Self>, tell: impl FnOnce(&mut After)) {
+        if !self.deaf {
+            let mut after = After::new(false);
+            tell(&mut after);
+            self.carry_out(after);
+        }
     }
 
     fn carry_out(self: &Arc<Self>, after: After) {
@@ -109,12 +120,16 @@ impl Keeper {
         }
     }
 
-    /// Makes one attempt for a tenure that is `Asking`. Dropping the future lets the loop finish the attempt, so that a
+    /// Makes attempts for a tenure that is `Asking`, the first of which begins at `begin`: now, or just before. Dropping the future lets the loop finish the attempt, so that a
     /// request on its way never leaves a key behind.
-    pub(crate) async fn attempt(self: &Arc<Self>, ask: &Arc<Ask>, who: Candidate) -> Settled {
+    pub(crate) async fn attempt(
+        self: &Arc<Self>,
+        ask: &Arc<Ask>,
+        begin: Moment,
+        who: Candidate,
+    ) -> Settled {
         let mut who = who;
-        let mut underway =
-            Underway { keeper: self, ask, begin: self.clock.now(), future: None, open: true };
+        let mut underway = Underway { keeper: self, ask, begin, future: None, open: true };
         loop {
             let Some(answer) = underway.answer().await else {
                 // Underway's drop leaves the attempt to the loop.
@@ -130,29 +145,59 @@ impl Keeper {
                     return settled;
                 }
             }
-            self.pause(ask.token).await;
+            self.pause(ask).await;
+            underway.begin = self.clock.now();
         }
     }
 
     /// Waits a little after a failed attempt.
-    pub(crate) async fn pause(self: &Arc<Self>, token: HolderToken) {
-        let failures = self.change(|book, _| book.tenures.get(&token).map_or(1, |t| t.failures));
-        let (from, to) = (self.settings.ask_timeout / 100, self.settings.ask_timeout / 10);
+    pub(crate) async fn pause(self: &Arc<Self>, ask: &Ask) {
+        let failures =
+            self.change(|book, _| book.tenures.get(&ask.token).map_or(1, |t| t.failures));
+        let (from, to) = (self.patience(ask.ttl) / 100, self.patience(ask.ttl) / 10);
         let pause = policy::backoff(from, to, failures, self.entropy.bytes());
         self.clock.sleep_until(self.clock.now().plus(pause)).await;
     }
 
-    /// The future's answer, or `None` when it takes longer than until `end`. The common answer comes at once and
-    /// needs no timer.
+    /// How long one request about a lease of this time to live may take.
+    pub(crate) fn patience(&self, ttl: Duration) -> Duration {
+        policy::patience(self.settings.ask_timeout, ttl)
+    }
+
+    /// The future's answer, or `None` when it takes longer than until `end`.
     pub(crate) async fn within<F: Future + Unpin>(
         &self,
         future: &mut F,
         end: Moment,
     ) -> Option<F::Output> {
-        let first = poll_fn(|context| Poll::Ready(Pin::new(&mut *future).poll(context))).await;
-        if let Poll::Ready(answer) = first {
-            return Some(answer);
+        match self.at_once(future).await {
+            Some(answer) => Some(answer),
+            None => self.until(future, end).await,
         }
+    }
+
+    /// As [`Keeper::within`], from now on; asks for the time only if the answer does not come at once.
+    pub(crate) async fn for_a<F: Future + Unpin>(
+        &self,
+        future: &mut F,
+        span: Duration,
+    ) -> Option<F::Output> {
+        match self.at_once(future).await {
+            Some(answer) => Some(answer),
+            None => self.until(future, self.clock.now().plus(span)).await,
+        }
+    }
+
+    /// The common answer, which needs no timer.
+    pub(crate) async fn at_once<F: Future + Unpin>(&self, future: &mut F) -> Option<F::Output> {
+        let first = poll_fn(|context| Poll::Ready(Pin::new(&mut *future).poll(context))).await;
+        match first {
+            Poll::Ready(answer) => Some(answer),
+            Poll::Pending => None,
+        }
+    }
+
+    async fn until<F: Future + Unpin>(&self, future: &mut F, end: Moment) -> Option<F::Output> {
         tokio::select! {
             biased;
             answer = future => Some(answer),
@@ -178,7 +223,9 @@ impl Keeper {
                 }
                 Settled::Failed(shutting_down())
             }
-            Ok(Acquire::Granted) => settle_granted(book, token, begin, now, who, after),
+            Ok(Acquire::Granted { order }) => {
+                settle_granted(book, token, begin, now, (order, who), after)
+            }
             Ok(Acquire::Held { by, .. }) => settle_held(book, token, begin, now, (by, who), after),
             Err(error) => settle_failed(book, token, error, who, after),
         })
@@ -237,10 +284,9 @@ impl Underway<'_> {
     /// The store's answer to a new attempt, or `None` when it takes longer than the ask timeout.
     async fn answer(&mut self) -> Option<Result<Acquire>> {
         let (store, ask) = (Arc::clone(&self.keeper.store), Arc::clone(self.ask));
-        self.begin = self.keeper.clock.now();
         let future: BoxFuture<'static, _> = Box::pin(async move { store.acquire(&ask).await });
         let future = self.future.insert(future);
-        let end = self.begin.plus(self.keeper.settings.ask_timeout);
+        let end = self.begin.plus(self.keeper.patience(self.ask.ttl));
         let answer = self.keeper.within(future, end).await;
         if answer.is_some() {
             self.future = None;

@@ -14,8 +14,8 @@ use crate::{
     hold::{
         AcquireAsk, Acquired, Background, Lease, OwnerId, Settings, ShutdownReport,
         book::Book,
-        handle::Handle,
         heartbeat,
+        here::local_holders,
         keeper::{Keeper, Settled},
         policy,
         settle::shutting_down,
@@ -23,7 +23,6 @@ use crate::{
     },
     lease::{Ask, Extent, Holder, LeaseStore, whole_ms},
     registry::OnBusy,
-    scope::Scope,
     token::{Entropy, HolderToken},
 };
 
@@ -80,7 +79,7 @@ impl Manager {
         Ok(Self { life: Arc::new(Life { keeper }) })
     }
 
-    fn keeper(&self) -> &Arc<Keeper> {
+    pub(crate) fn keeper(&self) -> &Arc<Keeper> {
         &self.life.keeper
     }
 
@@ -97,29 +96,30 @@ impl Manager {
             return Ok(nested);
         }
         match ask.on_busy {
-            OnBusy::Skip => Ok(match self.ask_once(&ask, asked).await? {
+            OnBusy::Skip => Ok(match self.ask_once(ask, asked, asked).await? {
                 Ok(lease) => Acquired::Held(lease),
                 Err(by) => Acquired::Skipped { by },
             }),
-            OnBusy::Fail | OnBusy::Enqueue => Ok(match self.ask_once(&ask, asked).await? {
+            OnBusy::Fail | OnBusy::Enqueue => Ok(match self.ask_once(ask, asked, asked).await? {
                 Ok(lease) => Acquired::Held(lease),
                 Err(by) => busy(by),
             }),
             OnBusy::Retry { times, from, to } => {
+                let clock = &self.keeper().clock;
                 for attempt in 0..times {
-                    if let Ok(lease) = self.ask_once(&ask, asked).await? {
+                    let again = ask.clone();
+                    if let Ok(lease) = self.ask_once(again, asked, clock.now()).await? {
                         return Ok(Acquired::Held(lease));
                     }
                     let pause = policy::backoff(from, to, attempt, self.keeper().entropy.bytes());
-                    let clock = &self.keeper().clock;
                     clock.sleep_until(clock.now().plus(pause)).await;
                 }
-                Ok(match self.ask_once(&ask, asked).await? {
+                Ok(match self.ask_once(ask, asked, clock.now()).await? {
                     Ok(lease) => Acquired::Held(lease),
                     Err(by) => busy(by),
                 })
             }
-            OnBusy::Wait(patience) => self.wait(&ask, asked, patience).await,
+            OnBusy::Wait(patience) => self.wait(ask, asked, patience).await,
         }
     }
 
@@ -139,17 +139,20 @@ impl Manager {
     /// One try that takes no place in a queue.
     async fn ask_once(
         &self,
-        ask: &AcquireAsk,
+        ask: AcquireAsk,
         asked: Moment,
+        begin: Moment,
     ) -> Result<std::result::Result<Lease, Vec<Holder>>> {
         let keeper = self.keeper();
-        let request = self.request(ask, false);
-        let who = keeper.change(|book, _| {
+        let (request, who) = keeper.change(|book, _| {
             self.check_room(book)?;
-            book.open(Arc::clone(&request), asked, false);
-            Ok::<_, Error>(candidate(book, ask, asked, false))
+            let who = candidate(book, &ask, asked, false);
+            let request = self.request(ask, false);
+            let hash = book.hash(&request.extent);
+            book.open(Arc::clone(&request), hash, asked, false);
+            Ok::<_, Error>((request, who))
         })?;
-        match keeper.attempt(&request, who).await {
+        match keeper.attempt(&request, begin, who).await {
             Settled::Granted(handle) => Ok(Ok(Lease::new(Arc::clone(keeper), handle))),
             Settled::Busy(by) => Ok(Err(by)),
             Settled::Failed(error) => Err(error),
@@ -160,11 +163,11 @@ impl Manager {
     }
 
     /// Takes a place in line, of this process or of the store, for as long as patience lasts.
-    async fn wait(&self, ask: &AcquireAsk, asked: Moment, patience: Duration) -> Result<Acquired> {
+    async fn wait(&self, ask: AcquireAsk, asked: Moment, patience: Duration) -> Result<Acquired> {
         let keeper = self.keeper();
         let (mut seat, first) = self.line_up(ask, asked)?;
         if let Some((request, who)) = first {
-            match keeper.attempt(&request, who).await {
+            match keeper.attempt(&request, asked, who).await {
                 Settled::Granted(handle) => {
                     return Ok(Acquired::Held(Lease::new(Arc::clone(keeper), handle)));
                 }
@@ -196,7 +199,7 @@ impl Manager {
     #[expect(clippy::type_complexity, reason = "used once, right above")]
     fn line_up(
         &self,
-        ask: &AcquireAsk,
+        ask: AcquireAsk,
         asked: Moment,
     ) -> Result<(Seat<'_>, Option<(Arc<Ask>, Candidate)>)> {
         let keeper = self.keeper();
@@ -205,9 +208,9 @@ impl Manager {
             if book.waiting >= keeper.settings.waiters_max {
                 return Err(full("waiters", book.waiting));
             }
-            let who = candidate(book, ask, asked, true);
-            let id = who.id;
-            let line = book.joinable(&ask.extent).map(|tenure| {
+            let who = candidate(book, &ask, asked, true);
+            let (id, hash) = (who.id, book.hash(&ask.extent));
+            let line = book.joinable_at(hash, &ask.extent).map(|tenure| {
                 if let Phase::Held(handle) = &tenure.phase {
                     let holders = local_holders(handle, tenure.waiters.len(), asked);
                     after.busy(&ask.label, &holders);
@@ -216,7 +219,7 @@ impl Manager {
             });
             let Some((token, request)) = line else {
                 let request = self.request(ask, true);
-                book.open(Arc::clone(&request), asked, true);
+                book.open(Arc::clone(&request), hash, asked, true);
                 let seat =
                     Seat { keeper, ask: Arc::clone(&request), id, told: None, by: Vec::new() };
                 return Ok((seat, Some((request, who))));
@@ -227,15 +230,16 @@ impl Manager {
         })
     }
 
-    fn request(&self, ask: &AcquireAsk, queue: bool) -> Arc<Ask> {
+    fn request(&self, ask: AcquireAsk, queue: bool) -> Arc<Ask> {
         Arc::new(Ask {
-            extent: ask.extent.clone(),
+            extent: ask.extent,
             token: HolderToken::new(&*self.keeper().entropy),
             ttl: ask.ttl,
             ttl_max: ask.ttl_max,
-            label: Arc::clone(&ask.label),
+            label: ask.label,
             generation: ask.generation,
             queue,
+            order: self.keeper().settings.weak_fences,
         })
     }
 
@@ -329,18 +333,6 @@ fn in_the_way(book: &mut Book, extent: &Extent, now: Moment) -> Vec<Holder> {
         Phase::Held(handle) => local_holders(handle, tenure.waiters.len(), now),
         _ => tenure.by.clone(),
     }
-}
-
-/// A holder of this process as others see it.
-fn local_holders(handle: &Handle, waiting: usize, now: Moment) -> Vec<Holder> {
-    let describe = |scope: Scope| Holder {
-        scope,
-        label: Arc::clone(&handle.label),
-        remaining: handle.deadline().since(now),
-        held: now.since(handle.since),
-        waiting: u32::try_from(waiting).unwrap_or(u32::MAX),
-    };
-    handle.ask.extent.scopes().iter().map(describe).collect()
 }
 
 fn busy(by: Vec<Holder>) -> Acquired {

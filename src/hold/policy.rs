@@ -9,10 +9,14 @@ use crate::{clock::Moment, lease::Holder};
 pub(crate) const LADDER: [u32; 6] = [50, 60, 70, 80, 88, 94];
 
 /// Most hand-overs in a row without giving the key back once, though nobody was announced: an announcement may be lost.
-pub(crate) const UNANNOUNCED_MAX: u32 = 4_096;
+/// Weak fences have numbers for this many (RULES 17).
+pub(crate) const UNANNOUNCED_MAX: u32 = 1_023;
 
 /// Least pause between two tries for the same place in a queue.
 const RETRY_LEAST: Duration = Duration::from_millis(10);
+
+/// How long after something should have ended at the store to ask for it: its clock may tick in milliseconds.
+const AGAIN_MARGIN: Duration = Duration::from_millis(2);
 
 /// What is taken off a time to live for clocks that do not run alike: 1 %, at least 2 ms.
 #[must_use]
@@ -47,6 +51,18 @@ pub fn backoff(from: Duration, to: Duration, attempt: u32, random: [u8; 16]) -> 
 pub fn retry_after(by: &[Holder]) -> Duration {
     let longest = by.iter().map(|holder| holder.remaining).max();
     longest.unwrap_or_default().max(RETRY_LEAST)
+}
+
+/// The pause before asking for something that ends after this time unless it is renewed.
+#[must_use]
+pub fn ask_again(ends: Duration) -> Duration {
+    ends.saturating_add(AGAIN_MARGIN).max(RETRY_LEAST)
+}
+
+/// How long one request may take: a setting, but never so long that nothing is left of the time to live it is about.
+#[must_use]
+pub fn patience(setting: Duration, ttl: Duration) -> Duration {
+    setting.min(ttl / 3)
 }
 
 /// Whether a tenure may go to the next waiter of this process (RULES 17). `wanted`: since when somebody waits
@@ -102,8 +118,8 @@ mod tests {
     fn hand_over_ends_after_its_number_or_a_ttl_once_somebody_waits_elsewhere() {
         let since = Moment(ms(5_000));
         let cases = [
-            ("nobody waits elsewhere", None, 4_095, 64, 99_999, true),
-            ("nobody was announced for very long", None, 4_096, 64, 5_000, false),
+            ("nobody waits elsewhere", None, 1_022, 64, 99_999, true),
+            ("nobody was announced for very long", None, 1_023, 64, 5_000, false),
             ("just announced", Some((since, 0)), 900, 64, 5_000, true),
             ("one left", Some((since, 63)), 900, 64, 5_999, true),
             ("number used up", Some((since, 64)), 900, 64, 5_001, false),

@@ -18,9 +18,11 @@ use crate::{
         Released, ShutdownReport,
         after::After,
         book::Book,
+        fence,
         handle::Handle,
         heartbeat::Flight,
         keeper::{Keeper, Settled},
+        policy,
         settle::{no_answer, shutting_down},
         tenure::{Farewell, Phase},
     },
@@ -30,8 +32,9 @@ use crate::{
 
 /// Most tries to release one token; after that its time to live is the net.
 const RELEASES_MAX: u32 = 3;
-/// How long a release waits for a renewal of the same lease that is under way before it drops it.
-const RENEWAL_WAIT: Duration = Duration::from_millis(100);
+/// How long a release waits for a renewal of the same lease that is under way before it drops it: longer than a far
+/// store takes to answer, as the whole batch is dropped with it and has to be sent again.
+const RENEWAL_WAIT: Duration = Duration::from_millis(250);
 /// Most releases at one time while shutting down.
 const SHUTDOWN_AT_ONCE: usize = 256;
 
@@ -45,6 +48,8 @@ pub(crate) enum Job {
     Attempt { ask: Arc<Ask>, begin: Moment, future: BoxFuture<'static, Result<Acquire>> },
     /// Ask for a tenure on behalf of its line.
     Ask(HolderToken),
+    /// Ask for the order of a held tenure.
+    Order(HolderToken, oneshot::Sender<Result<()>>),
     /// A handle whose waiter was gone when it came.
     LetGo(Arc<Handle>),
     /// Release all of these and report.
@@ -61,16 +66,20 @@ pub(crate) async fn run(keeper: Arc<Keeper>, job: Job) {
             future.await;
         }
         Job::Attempt { ask, begin, mut future } => {
-            // As long as a key it may have taken could live.
-            let end = begin.plus(ask.ttl.max(keeper.settings.ask_timeout));
+            // Its caller has waited once already. The next attempt, or the release, finds what this one took.
+            let end = begin.plus(keeper.patience(ask.ttl) * 2);
             let answer = keeper.within(&mut future, end).await;
             let settled = keeper.settle(&ask, begin, answer.unwrap_or(Err(no_answer())), None);
             if matches!(settled, Settled::Retry) {
-                keeper.pause(ask.token).await;
+                keeper.pause(&ask).await;
                 ask_for_line(&keeper, ask.token).await;
             }
         }
         Job::Ask(token) => ask_for_line(&keeper, token).await,
+        Job::Order(token, reply) => {
+            // Whoever asked may have gone away.
+            let _gone = reply.send(fence::ask_for_order(&keeper, token).await);
+        }
         Job::LetGo(handle) => keeper.let_go(&handle),
         Job::Shutdown { farewells, until, reply } => {
             let report = bid_all(&keeper, farewells, until).await;
@@ -90,10 +99,10 @@ async fn ask_for_line(keeper: &Arc<Keeper>, token: HolderToken) {
         let Some(ask) = ask else { return };
         let begin = keeper.clock.now();
         let mut future = keeper.store.acquire(&ask);
-        let end = begin.plus(keeper.settings.ask_timeout);
+        let end = begin.plus(keeper.patience(ask.ttl));
         let answer = keeper.within(&mut future, end).await.unwrap_or(Err(no_answer()));
         match keeper.settle(&ask, begin, answer, None) {
-            Settled::Retry => keeper.pause(token).await,
+            Settled::Retry => keeper.pause(&ask).await,
             _ => return,
         }
     }
@@ -102,14 +111,28 @@ async fn ask_for_line(keeper: &Arc<Keeper>, token: HolderToken) {
 /// Tells the store that a token is given up.
 async fn bid(keeper: Arc<Keeper>, farewell: Farewell) -> Released {
     ground(&keeper, &farewell.flights).await;
+    let first = send_release(&keeper, &farewell.ask);
+    go_on(keeper, farewell, first).await
+}
+
+fn send_release(keeper: &Keeper, ask: &Arc<Ask>) -> BoxFuture<'static, Result<Release>> {
+    let (store, ask) = (Arc::clone(&keeper.store), Arc::clone(ask));
+    Box::pin(async move { store.release(&ask.extent, ask.token).await })
+}
+
+/// As [`bid`], when the first try is under way.
+async fn go_on(
+    keeper: Arc<Keeper>,
+    farewell: Farewell,
+    mut release: BoxFuture<'static, Result<Release>>,
+) -> Released {
     let ask = &farewell.ask;
     for attempt in 0..RELEASES_MAX {
         if attempt > 0 {
-            keeper.pause(ask.token).await;
+            keeper.pause(ask).await;
+            release = send_release(&keeper, ask);
         }
-        let end = keeper.clock.now().plus(keeper.settings.ask_timeout);
-        let mut release = keeper.store.release(&ask.extent, ask.token);
-        if let Some(Ok(answer)) = keeper.within(&mut release, end).await {
+        if let Some(Ok(answer)) = keeper.for_a(&mut release, keeper.patience(ask.ttl)).await {
             return settle_release(&keeper, &farewell, Some(answer));
         }
     }
@@ -133,29 +156,44 @@ async fn ground(keeper: &Keeper, flights: &[Arc<Flight>]) {
 }
 
 fn settle_release(keeper: &Arc<Keeper>, farewell: &Farewell, answer: Option<Release>) -> Released {
-    let now = keeper.clock.now();
-    keeper.change(|book, after| {
-        if let Some(next) = farewell.next {
-            book.ask_in_background(next, after);
-        }
-        let Some(handle) = &farewell.handle else { return Released::Released };
-        match answer {
-            Some(Release::Released) => after.released(handle, now),
-            Some(Release::Lost) => after.release_refused(handle),
-            None => after.release_failed(handle),
-        }
-        match (answer, handle.lost()) {
-            (Some(Release::Released), None) => Released::Released,
-            (Some(_), _) => Released::Lost,
-            (None, _) => Released::Unknown,
-        }
-    })
+    if let Some(next) = farewell.next {
+        keeper.change(|book, after| book.ask_in_background(next, after));
+    }
+    let Some(handle) = &farewell.handle else { return Released::Released };
+    keeper.tell(|after| match answer {
+        Some(Release::Released) => after.released(handle, keeper.clock.now()),
+        Some(Release::Lost) => after.release_refused(handle),
+        None => after.release_failed(handle),
+    });
+    match (answer, handle.lost()) {
+        (Some(Release::Released), None) => Released::Released,
+        (Some(_), _) => Released::Lost,
+        (None, _) => Released::Unknown,
+    }
 }
 
 /// A release under way in its caller; dropped, it goes on in the loop.
 struct Carried {
     keeper: Arc<Keeper>,
     future: Option<BoxFuture<'static, Released>>,
+}
+
+/// The first try of a release; when it is not waited for any longer, it goes on in the loop.
+struct Parting<'a> {
+    keeper: &'a Arc<Keeper>,
+    open: Option<(Farewell, BoxFuture<'static, Result<Release>>)>,
+}
+
+impl Drop for Parting<'_> {
+    fn drop(&mut self) {
+        if let Some((farewell, first)) = self.open.take() {
+            let future = Box::pin(go_on(Arc::clone(self.keeper), farewell, first));
+            self.keeper.change(|book, after| {
+                book.jobs.push_back(Job::Finish(future));
+                after.ring = true;
+            });
+        }
+    }
 }
 
 impl Drop for Carried {
@@ -172,11 +210,39 @@ impl Drop for Carried {
 impl Keeper {
     /// Tells the store and waits for it, at most the release timeout.
     pub(crate) async fn say_farewell(self: &Arc<Self>, farewell: Farewell) -> Released {
-        let end = self.clock.now().plus(self.settings.release_timeout);
-        let future: BoxFuture<'static, _> = Box::pin(bid(Arc::clone(self), farewell));
+        let patience = policy::patience(self.settings.release_timeout, farewell.ask.ttl);
+        if !farewell.flights.is_empty() {
+            let future = Box::pin(bid(Arc::clone(self), farewell));
+            return self.carry(future, patience).await;
+        }
+        let first = send_release(self, &farewell.ask);
+        let mut parting = Parting { keeper: self, open: Some((farewell, first)) };
+        let Some((_, first)) = &mut parting.open else { return Released::Unknown };
+        let answer = self.for_a(first, patience).await;
+        match (answer, parting.open.take()) {
+            (Some(Ok(answer)), Some((farewell, _))) => {
+                settle_release(self, &farewell, Some(answer))
+            }
+            (Some(failed), Some((farewell, _))) => {
+                let failed = Box::pin(std::future::ready(failed));
+                let future = Box::pin(go_on(Arc::clone(self), farewell, failed));
+                self.carry(future, patience).await
+            }
+            (_, open) => {
+                parting.open = open;
+                Released::Unknown
+            }
+        }
+    }
+
+    async fn carry(
+        self: &Arc<Self>,
+        future: BoxFuture<'static, Released>,
+        patience: Duration,
+    ) -> Released {
         let mut carried = Carried { keeper: Arc::clone(self), future: Some(future) };
         let Some(future) = &mut carried.future else { return Released::Unknown };
-        let answer = self.within(future, end).await;
+        let answer = self.for_a(future, patience).await;
         if answer.is_some() {
             carried.future = None;
         }

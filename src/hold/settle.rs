@@ -99,19 +99,17 @@ pub(crate) fn settle_granted(
     token: HolderToken,
     begin: Moment,
     now: Moment,
-    who: Option<Candidate>,
+    (order, who): (Option<u64>, Option<Candidate>),
     after: &mut After,
 ) -> Settled {
     let Some(tenure) = book.tenures.get_mut(&token) else {
         return Settled::Failed(shutting_down());
     };
     let ttl = tenure.ask.ttl;
-    if let Phase::Held(handle) = &tenure.phase {
+    tenure.order = order.or(tenure.order);
+    if matches!(tenure.phase, Phase::Held(_)) {
         // Woken by the grant before this answer came: it confirms the grant.
-        if handle.extend(policy::deadline(begin, ttl), now) {
-            tenure.confirm(begin, ttl);
-            book.plan(token, after);
-        }
+        book.confirm_held(token, begin, now, after);
         return Settled::Nobody;
     }
     if book.closed {

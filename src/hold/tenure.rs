@@ -84,6 +84,8 @@ pub(crate) struct Tenure {
     /// Since when somebody waits elsewhere, and hand-overs since.
     pub(crate) wanted: Option<(Moment, u32)>,
     pub(crate) handovers: u32,
+    /// The store's number of this grant, once it was told.
+    pub(crate) order: Option<u64>,
     pub(crate) due: Option<Moment>,
 }
 
@@ -139,8 +141,15 @@ impl Hasher for TokenHasher {
         self.0 = hash;
     }
 
+    /// The length that goes before the bytes is the same for all.
+    fn write_usize(&mut self, _: usize) {}
+
     fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.0 = self.0.rotate_left(32) ^ u64::from_ne_bytes(*word);
+        }
+        for byte in rest {
             self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
         }
     }
@@ -161,6 +170,7 @@ impl Tenure {
             flights: Vec::new(),
             wanted: None,
             handovers: 0,
+            order: None,
             due: None,
         }
     }

@@ -14,14 +14,15 @@ use dashmap::{DashMap, Entry};
 
 use crate::{
     clock::{BoxFuture, Clock, Moment},
-    entity::{EntityId, EntityRef, EntityType},
+    entity::EntityRef,
     error::{Error, Result},
     event::{Event, EventSink, NoEvents},
     lease::{
-        Acquire, Ask, Extent, Holder, LeaseStore, Release, Renew, Renewal, Wake, WakeSink, whole_ms,
+        Acquire, Ask, Extent, Holder, LeaseStore, Release, Renew, Renewal, Wake, WakeSink, page,
+        whole_ms,
     },
-    scope::{Scope, ScopeName},
-    table::{Answer, Bid, Effect, Held, PLACES_MAX, Table},
+    scope::Scope,
+    table::{Answer, Bid, Effect, Held, Kept, PLACES_MAX, Table},
     token::HolderToken,
 };
 
@@ -35,6 +36,8 @@ pub struct MemoryLeases {
     tables: DashMap<EntityRef, Table>,
     sinks: Mutex<Vec<(u64, Arc<dyn WakeSink>)>>,
     subscriptions: AtomicU64,
+    /// The last order told.
+    order: AtomicU64,
 }
 
 impl MemoryLeases {
@@ -53,6 +56,7 @@ impl MemoryLeases {
             tables: DashMap::new(),
             sinks: Mutex::default(),
             subscriptions: AtomicU64::new(0),
+            order: AtomicU64::new(0),
         }
     }
 
@@ -147,8 +151,15 @@ impl MemoryLeases {
             label: ask.label.clone(),
             queue: ask.queue,
         };
-        match self.step(entity, |table, now, effects| table.acquire(&bid, now, effects)) {
-            Answer::Granted => Ok(Acquire::Granted),
+        let (answer, order) = self.step(entity, |table, now, effects| {
+            let answer = table.acquire(bid, now, effects);
+            let told = ask.order && answer == Answer::Granted;
+            // Drawn under the table's lock, so that orders grow as grants do.
+            let order = if told { table.order(ask.token, || self.next_order()) } else { None };
+            (answer, order)
+        });
+        match answer {
+            Answer::Granted => Ok(Acquire::Granted { order }),
             Answer::Held { by, place } => {
                 let by = by.into_iter().map(|held| holder(entity, held)).collect();
                 Ok(Acquire::Held { by, place })
@@ -161,10 +172,22 @@ impl MemoryLeases {
 
     fn renew_now(&self, renew: &Renew) -> Renewal {
         let Ok(ttl) = whole_ms(renew.ttl) else { return Renewal::Unknown };
-        let known = self.step(renew.extent.entity(), |table, now, effects| {
+        let kept = self.step(renew.extent.entity(), |table, now, effects| {
             table.renew(renew.token, ttl, now, effects)
         });
-        if known { Renewal::Renewed } else { Renewal::Lost }
+        match kept {
+            Kept::Grant => Renewal::Renewed,
+            Kept::Place(again) => Renewal::Placed { again },
+            Kept::Unknown => Renewal::Lost,
+        }
+    }
+
+    /// Above every order of this store, and of an earlier one on the same clock: microseconds since 1970, below 2^53.
+    fn next_order(&self) -> u64 {
+        let wall = u64::try_from(self.clock.wall().0).unwrap_or(0);
+        let next = |last: u64| wall.max(last.saturating_add(1));
+        let last = self.order.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| Some(next(n)));
+        last.map_or(wall, next)
     }
 
     fn inspect_now(
@@ -173,7 +196,7 @@ impl MemoryLeases {
         cursor: Option<&str>,
         most: u32,
     ) -> Result<(Vec<Holder>, Option<String>)> {
-        let after = cursor.map(read_cursor).transpose()?;
+        let after = cursor.map(page::read_cursor).transpose()?;
         let mut entities: Vec<EntityRef> = match entity {
             Some(entity) => vec![entity.clone()],
             None => self.tables.iter().map(|table| table.key().clone()).collect(),
@@ -193,10 +216,7 @@ impl MemoryLeases {
                 break;
             }
         }
-        let more = found.len() > most;
-        found.truncate(most);
-        let cursor = found.last().filter(|_| more).map(|last| write_cursor(&last.scope));
-        Ok((found, cursor))
+        Ok(page::cut(found, most))
     }
 }
 
@@ -278,19 +298,4 @@ fn holder(entity: &EntityRef, held: Held) -> Holder {
         held: held.held,
         waiting: held.waiting,
     }
-}
-
-/// The last scope of a page, as a JSON array of texts: any id survives it.
-fn write_cursor(scope: &Scope) -> String {
-    let Scope { entity, name } = scope;
-    serde_json::json!([entity.kind.as_str(), entity.id.as_str(), name.to_string()]).to_string()
-}
-
-fn read_cursor(text: &str) -> Result<Scope> {
-    let parts: Option<(EntityType, EntityId, ScopeName)> = serde_json::from_str(text).ok();
-    let (kind, id, name) = parts.ok_or_else(|| {
-        let help = "pass on the cursor of the page before, or none for the first page";
-        Error::invalid("bad_cursor", "the cursor is not one of ours", help)
-    })?;
-    Ok(Scope { entity: EntityRef { kind, id }, name })
 }

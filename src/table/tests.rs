@@ -1,7 +1,7 @@
 //! The automaton under random steps, and what the invariants say after each; then a few histories by hand.
 
 use super::*;
-use crate::entity::EntityRef;
+use crate::{entity::EntityRef, scope::ScopeSet};
 
 const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -68,12 +68,12 @@ fn no_two_holders_and_no_forgotten_waiter_after_any_steps() {
             let before: Vec<HolderToken> = table.places.iter().map(|place| place.token).collect();
             match random / 101 % 8 {
                 0..=3 => {
-                    let answer = table.acquire(&bid(n, names, queue), at(now), &mut effects);
+                    let answer = table.acquire(bid(n, names, queue), at(now), &mut effects);
                     history += &format!("{now}: acquire {n} {names:?} {queue}: {answer:?}\n");
                 }
                 4 | 5 => {
                     let known = table.renew(token(n), ms(10_000), at(now), &mut effects);
-                    history += &format!("{now}: renew {n}: {known}\n");
+                    history += &format!("{now}: renew {n}: {known:?}\n");
                 }
                 6 => {
                     let known = table.release(token(n), at(now), &mut effects);
@@ -106,7 +106,7 @@ fn a_release_looks_no_further_than_it_has_to_and_misses_nobody() {
     let mut table = Table::default();
     let mut effects = Vec::new();
     let mut step = |table: &mut Table, n, names: &[&str]| {
-        table.acquire(&bid(n, names, true), at(0), &mut effects)
+        table.acquire(bid(n, names, true), at(0), &mut effects)
     };
     assert_eq!(step(&mut table, 1, &["a", "b"]), Answer::Granted);
     for (n, names) in [(2, &["a"][..]), (3, &["a"]), (4, &["c", "a"]), (5, &["b"]), (6, &["c"])] {
@@ -127,7 +127,7 @@ fn a_release_looks_no_further_than_it_has_to_and_misses_nobody() {
 fn the_queue_is_bounded() {
     let mut table = Table::default();
     let most = u64::try_from(PLACES_MAX).unwrap();
-    let mut acquire = |n| table.acquire(&bid(n, &["a"], true), at(0), &mut Vec::new());
+    let mut acquire = |n| table.acquire(bid(n, &["a"], true), at(0), &mut Vec::new());
     assert_eq!(acquire(0), Answer::Granted);
     for n in 1..=most {
         // Only the last answers are worth their cost.
@@ -150,9 +150,9 @@ fn the_queue_is_bounded() {
         table.places.push_back(Place { token: token(n), cover, label, ttl: *ttl, until: *until });
     }
 
-    let answer = table.acquire(&bid(5_000_000, &["a"], true), at(0), &mut Vec::new());
+    let answer = table.acquire(bid(5_000_000, &["a"], true), at(0), &mut Vec::new());
     assert_eq!(answer, Answer::QueueFull);
-    let without = table.acquire(&bid(5_000_001, &["a"], false), at(0), &mut Vec::new());
+    let without = table.acquire(bid(5_000_001, &["a"], false), at(0), &mut Vec::new());
     assert!(matches!(without, Answer::Held { place: None, .. }));
 }
 
@@ -161,13 +161,13 @@ fn a_cut_remaining_time_is_reported_once_with_what_was_found() {
     let mut table = Table::default();
     let mut effects = Vec::new();
     let long = Bid { ttl: ms(3_600_000), ttl_max: ms(3_600_000), ..bid(1, &["a", "b"], false) };
-    table.acquire(&long, at(0), &mut effects);
+    table.acquire(long.clone(), at(0), &mut effects);
     let short = Bid { ttl: ms(500), ttl_max: ms(1_000), ..bid(2, &["a"], false) };
 
-    table.acquire(&short, at(100), &mut effects);
-    table.acquire(&short, at(100), &mut effects);
+    table.acquire(short.clone(), at(100), &mut effects);
+    table.acquire(short.clone(), at(100), &mut effects);
 
     let name = ScopeName::parse("a").unwrap();
     assert_eq!(effects, [Effect::Clamped { name, found: ms(3_599_900) }]);
-    assert_eq!(table.acquire(&short, at(1_100), &mut effects), Answer::Granted);
+    assert_eq!(table.acquire(short.clone(), at(1_100), &mut effects), Answer::Granted);
 }

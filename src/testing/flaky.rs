@@ -16,7 +16,7 @@ use crate::{
     commit::{Commit, Committed},
     entity::EntityRef,
     error::{Error, Result},
-    lease::{Acquire, Ask, Extent, Holder, LeaseStore, Release, Renew, Renewal, WakeSink},
+    lease::{Acquire, Ask, Extent, Holder, LeaseStore, Release, Renew, Renewal, Wake, WakeSink},
     scope::Scope,
     snapshot::Snapshot,
     store::{ClaimAsk, Claimed, RecordStore},
@@ -214,13 +214,37 @@ fn broken<T>() -> Result<T> {
 pub struct FlakyLeases {
     inner: Arc<dyn LeaseStore>,
     script: Script,
+    lost: Arc<Mutex<Option<LostWake>>>,
+}
+
+/// Whether a wake-up gets lost.
+type LostWake = fn(&Wake) -> bool;
+
+/// A sink that some wake-ups never reach.
+struct Leaky {
+    inner: Arc<dyn WakeSink>,
+    lost: Arc<Mutex<Option<LostWake>>>,
+}
+
+impl WakeSink for Leaky {
+    fn wake(&self, wake: Wake) {
+        let lost = *self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        if !lost.is_some_and(|lost| lost(&wake)) {
+            self.inner.wake(wake);
+        }
+    }
 }
 
 impl FlakyLeases {
     /// Passes everything on until the script says otherwise.
     #[must_use]
     pub fn new(inner: Arc<dyn LeaseStore>, clock: Arc<dyn Clock>) -> Self {
-        Self { inner, script: Script::new(clock) }
+        Self { inner, script: Script::new(clock), lost: Arc::default() }
+    }
+
+    /// From now on these wake-ups never arrive, though the subscription seems to live.
+    pub fn lose_wakes(&self, lost: fn(&Wake) -> bool) {
+        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(lost);
     }
 
     /// What goes wrong.
@@ -277,7 +301,10 @@ impl LeaseStore for FlakyLeases {
     fn watch<'a>(&'a self, sink: Arc<dyn WakeSink>) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             match self.script.fault(Op::Watch) {
-                None => self.inner.watch(sink).await,
+                None => {
+                    let lost = Arc::clone(&self.lost);
+                    self.inner.watch(Arc::new(Leaky { inner: sink, lost })).await
+                }
                 // Deaf: subscribed, as far as the caller knows.
                 Some(Fault::LoseRequest | Fault::LoseReply) => std::future::pending().await,
                 Some(_) => broken(),

@@ -17,7 +17,7 @@ use std::{
 
 use crate::{
     clock::BoxFuture,
-    entity::{EntityRef, GroupName},
+    entity::EntityRef,
     lease::{Acquire, Ask, Extent, Holder, LeaseStore, Release, Renew, Renewal, Wake, WakeSink},
     scope::{Scope, ScopeName, ScopeSet},
     testing::ManualClock,
@@ -98,7 +98,9 @@ impl Rig {
         let entity = EntityRef::new("Product", id).map_err(|error| error.to_string())?;
         let whole = groups == ["whole"];
         let names: Option<Vec<ScopeName>> = match whole {
-            true => GroupName::new("media").ok().map(|group| vec![ScopeName::group(group)]),
+            true => {
+                ["media", "prices", "search"].iter().map(|name| ScopeName::parse(name)).collect()
+            }
             false => groups.iter().map(|name| ScopeName::parse(name)).collect(),
         };
         let scopes = ScopeSet::new(entity, names.ok_or("the case names no scope")?);
@@ -110,6 +112,7 @@ impl Rig {
             label: "worker".into(),
             generation: Generation([7; 32]),
             queue: false,
+            order: false,
         })
     }
 
@@ -119,7 +122,7 @@ impl Rig {
 
     async fn granted(&self, ask: &Ask) -> Verdict {
         match self.acquire(ask).await? {
-            Acquire::Granted => Ok(()),
+            Acquire::Granted { .. } => Ok(()),
             other => Err(format!("{} was not granted: {other:?}", show(ask))),
         }
     }
@@ -127,7 +130,7 @@ impl Rig {
     async fn held(&self, ask: &Ask) -> Result<Vec<Holder>, String> {
         match self.acquire(ask).await? {
             Acquire::Held { by, .. } => Ok(by),
-            Acquire::Granted => Err(format!("{} was granted", show(ask))),
+            Acquire::Granted { .. } => Err(format!("{} was granted", show(ask))),
         }
     }
 

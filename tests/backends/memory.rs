@@ -1,6 +1,9 @@
 //! Leases in memory pass the whole suite, and the suite notices stores that do not.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use fieldlease::{
     clock::BoxFuture,
@@ -52,11 +55,20 @@ enum Fault {
     ShortBatch,
     /// A repeated acquire is somebody else's.
     ForgetsTokens,
+    /// The renewal of a place is answered as if it were a grant.
+    PlacesAreGrants,
+    /// Nobody is told when what stands in the way ends.
+    NoAgain,
+    /// An order is told whenever a grant is, and no grant has one of its own.
+    DrawsOrders,
+    /// Every grant has the same order.
+    OneOrder,
 }
 
 struct Faulty {
     inner: MemoryLeases,
     fault: Fault,
+    orders: AtomicU64,
 }
 
 impl LeaseStore for Faulty {
@@ -79,7 +91,18 @@ impl LeaseStore for Faulty {
             }
             _ => {}
         }
-        Box::pin(async move { self.inner.acquire(&ask).await })
+        Box::pin(async move {
+            match (self.fault, self.inner.acquire(&ask).await?) {
+                (Fault::DrawsOrders, Acquire::Granted { .. }) if ask.order => {
+                    let order = self.orders.fetch_add(1, Ordering::Relaxed);
+                    Ok(Acquire::Granted { order: Some(order + 1) })
+                }
+                (Fault::OneOrder, Acquire::Granted { .. }) if ask.order => {
+                    Ok(Acquire::Granted { order: Some(1) })
+                }
+                (_, answer) => Ok(answer),
+            }
+        })
     }
 
     fn renew<'a>(&'a self, batch: &'a [Renew]) -> BoxFuture<'a, Vec<Renewal>> {
@@ -96,8 +119,9 @@ impl LeaseStore for Faulty {
                             label: "renewed".into(),
                             generation: Generation([0; 32]),
                             queue: false,
+                            order: false,
                         };
-                        if let Ok(Acquire::Granted) = self.inner.acquire(&ask).await {
+                        if let Ok(Acquire::Granted { .. }) = self.inner.acquire(&ask).await {
                             *answer = Renewal::Renewed;
                         }
                     }
@@ -105,6 +129,16 @@ impl LeaseStore for Faulty {
                 Fault::ShortBatch => {
                     if let Some(lost) = answers.iter().position(|answer| *answer == Renewal::Lost) {
                         answers.truncate(lost + 1);
+                    }
+                }
+                Fault::PlacesAreGrants | Fault::NoAgain => {
+                    for answer in &mut answers {
+                        if let Renewal::Placed { again } = answer {
+                            *again = None;
+                            if self.fault == Fault::PlacesAreGrants {
+                                *answer = Renewal::Renewed;
+                            }
+                        }
                     }
                 }
                 _ => {}
@@ -163,14 +197,19 @@ async fn the_suite_notices_every_kind_of_faulty_store() {
         (Fault::NoQueue, "waiters are served in the order they came"),
         (Fault::Deaf, "a release grants to the next waiter and wakes it alone"),
         (Fault::BendsTtl, "times to live outside of the bounds are refused and write nothing"),
-        (Fault::WholeIsASet, "a whole entity excludes every scope and is excluded by each"),
+        (Fault::WholeIsASet, "a split scope is one of its own, and a whole entity covers it"),
         (Fault::ShortBatch, "a batch answers each request, in order"),
         (Fault::ForgetsTokens, "a repeated acquire keeps its place"),
+        (Fault::PlacesAreGrants, "a renewal of a place tells that it has been granted meanwhile"),
+        (Fault::NoAgain, "a renewed place is told when what stands in its way ends"),
+        (Fault::DrawsOrders, "an order is told when it is asked for, and stays"),
+        (Fault::OneOrder, "orders grow from grant to grant, however the one before ended"),
     ];
     for (fault, promise) in table {
         let fresh = || -> (Arc<dyn LeaseStore>, Arc<dyn Passing>) {
             let clock = Arc::new(ManualClock::new());
-            (Arc::new(Faulty { inner: MemoryLeases::new(clock.clone()), fault }), clock)
+            let inner = MemoryLeases::new(clock.clone());
+            (Arc::new(Faulty { inner, fault, orders: AtomicU64::new(0) }), clock)
         };
 
         let failures = failures("faulty", cases(), fresh).await;

@@ -1,7 +1,10 @@
 //! Acquiring, waiting, losing and giving back, one process or several over one store.
 
 mod bounds;
+mod far;
+mod fences;
 mod holding;
+mod messages;
 mod waiting;
 
 use fieldlease::{

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Rig, TTL, Verdict, holds, ms, promises, same, show};
-use crate::lease::{Release, Renewal};
+use super::{Rig, TTL, Verdict, holds, ms, promises, same, scope, show};
+use crate::lease::{Acquire, Ask, Release, Renewal};
 
 promises! {
     "one scope has one holder" => one_holder;
@@ -18,6 +18,8 @@ promises! {
     "a batch answers each request, in order" => batch;
     "a late release leaves the successor alone" => late_release;
     "a second release is lost" => double_release;
+    "an order is told when it is asked for, and stays" => order;
+    "orders grow from grant to grant, however the one before ended" => orders_grow;
     "a whole entity excludes every scope and is excluded by each" => whole;
     "a split scope is one of its own, and a whole entity covers it" => split;
     "times to live outside of the bounds are refused and write nothing" => ttl_bounds;
@@ -130,11 +132,8 @@ async fn batch(rig: Rig) -> Verdict {
         (rig.ask("1", &["media"])?, rig.ask("2", &["media"])?, rig.ask("1", &["x"])?);
     rig.granted(&a).await?;
     rig.granted(&c).await?;
-    let renew = |ask: &crate::lease::Ask| crate::lease::Renew {
-        extent: ask.extent.clone(),
-        token: ask.token,
-        ttl: TTL,
-    };
+    let renew =
+        |ask: &Ask| crate::lease::Renew { extent: ask.extent.clone(), token: ask.token, ttl: TTL };
     let answers = rig.store.renew(&[renew(&a), renew(&gone), renew(&c)]).await;
     same("answers", &answers, &vec![Renewal::Renewed, Renewal::Lost, Renewal::Renewed])?;
     same("no requests", &rig.store.renew(&[]).await, &Vec::new())
@@ -156,6 +155,68 @@ async fn double_release(rig: Rig) -> Verdict {
     rig.granted(&a).await?;
     same("first", &rig.release(&a).await?, &Release::Released)?;
     same("second", &rig.release(&a).await?, &Release::Lost)
+}
+
+/// Asks for the order, with a token that holds or is granted.
+async fn order_of(rig: &Rig, ask: &Ask) -> Result<u64, String> {
+    match rig.acquire(&Ask { order: true, ..ask.clone() }).await? {
+        Acquire::Granted { order: Some(order) } => Ok(order),
+        other => Err(format!("{} got no order: {other:?}", show(ask))),
+    }
+}
+
+async fn order(rig: Rig) -> Verdict {
+    let (mut a, mut b) = (rig.ask("1", &["media"])?, rig.ask("2", &["media", "search"])?);
+    (a.ttl, b.ttl) = (ms(1_000), ms(1_000));
+    same("not asked for", &rig.acquire(&a).await?, &Acquire::Granted { order: None })?;
+    for ask in [&a, &b] {
+        let first = order_of(&rig, ask).await?;
+        holds(&format!("{first} is below 2^53"), first < 1 << 53)?;
+        rig.time.pass(ms(600)).await;
+        same("asked again", &order_of(&rig, ask).await?, &first)?;
+        // It renews as every acquire does.
+        rig.time.pass(ms(600)).await;
+        same("renewed", &rig.renew(ask, TTL).await?, &Renewal::Renewed)?;
+        same("after a renewal", &order_of(&rig, ask).await?, &first)?;
+    }
+    Ok(())
+}
+
+async fn orders_grow(rig: Rig) -> Verdict {
+    let mut last = 0;
+    for (groups, end) in [
+        (&["media"][..], "released"),
+        (&["media"], "ended"),
+        (&["media", "search"], "broken"),
+        (&["search"], "released"),
+        (&["whole"], "left to a waiter"),
+        (&["media"], "released"),
+        (&["translation[locale=de]", "media"], "released"),
+        (&["media"], "released"),
+    ] {
+        let ask = Ask { ttl: ms(1_000), ..rig.ask("1", groups)? };
+        let order = order_of(&rig, &ask).await?;
+        holds(&format!("{groups:?}: {order} after {last}"), order > last)?;
+        last = order;
+        match end {
+            "ended" => rig.time.pass(ms(1_050)).await,
+            "broken" => {
+                let broken = rig.store.break_lease(&scope(&ask)?, "stuck").await;
+                holds("broken", broken.map_err(|error| error.to_string())?.is_some())?;
+            }
+            "released" => same(end, &rig.release(&ask).await?, &Release::Released)?,
+            _ => {
+                let waiter = Ask { queue: true, ..rig.ask("1", &["search"])? };
+                rig.place(&waiter).await?;
+                rig.release(&ask).await?;
+                let order = order_of(&rig, &waiter).await?;
+                holds(&format!("the waiter: {order} after {last}"), order > last)?;
+                last = order;
+                rig.release(&waiter).await?;
+            }
+        }
+    }
+    rig.nothing_left().await
 }
 
 async fn whole(rig: Rig) -> Verdict {

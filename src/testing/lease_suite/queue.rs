@@ -1,5 +1,7 @@
 //! Waiting in line.
 
+use std::time::Duration;
+
 use super::{Ear, Rig, TTL, Verdict, holds, ms, promises, same};
 use crate::{
     lease::{Acquire, Ask, Release, Renewal, Wake},
@@ -16,6 +18,8 @@ promises! {
     "a released place is forgotten, and the next moves up" => cancelled;
     "a place that is not renewed is gone after its time" => dead_waiter;
     "a renewed place lives on, whatever ttl the renewal names" => renewed_place;
+    "a renewed place is told when what stands in its way ends" => told_when;
+    "a renewal of a place tells that it has been granted meanwhile" => granted_meanwhile;
     "a dead waiter that was granted costs one place's time, not a ttl" => dead_head;
     "a confirmed grant lasts its whole time to live" => confirmed_grant;
     "a waiter for several scopes keeps them from being taken by later ones" => several;
@@ -119,7 +123,7 @@ async fn dead_waiter(rig: Rig) -> Verdict {
     let (holder, waiters) = line(&rig, &["media"], 2).await?;
     let [_, second] = waiters.as_slice() else { return Err("two waiters".into()) };
     rig.time.pass(PLACE_TTL / 2).await;
-    same("second renews", &rig.renew(second, TTL).await?, &Renewal::Renewed)?;
+    placed(&rig, second).await?;
     rig.time.pass(PLACE_TTL / 2 + ms(100)).await;
     same("second moved up", &rig.place(second).await?, &1)?;
     rig.release(&holder).await?;
@@ -132,7 +136,7 @@ async fn renewed_place(rig: Rig) -> Verdict {
         rig.time.pass(PLACE_TTL - ms(300)).await;
         same("holder", &rig.renew(&holder, TTL).await?, &Renewal::Renewed)?;
         for waiter in &waiters {
-            same("waiter", &rig.renew(waiter, TTL).await?, &Renewal::Renewed)?;
+            placed(&rig, waiter).await?;
         }
     }
     rig.time.pass(PLACE_TTL + ms(100)).await;
@@ -140,6 +144,44 @@ async fn renewed_place(rig: Rig) -> Verdict {
         same("too late", &rig.renew(waiter, TTL).await?, &Renewal::Lost)?;
     }
     Ok(())
+}
+
+/// Renews a place, and answers when to ask again.
+async fn placed(rig: &Rig, waiter: &Ask) -> Result<Duration, String> {
+    match rig.renew(waiter, TTL).await? {
+        Renewal::Placed { again: Some(again) } => Ok(again),
+        other => Err(format!("the renewal of a place was {other:?}")),
+    }
+}
+
+async fn told_when(rig: Rig) -> Verdict {
+    let between = |what: &str, got: Duration, from: Duration, to: Duration| {
+        holds(&format!("{what}: {got:?}, want {from:?} to {to:?}"), got > from && got <= to)
+    };
+    let (holder, waiters) = line(&rig, &["media"], 2).await?;
+    let [first, second] = waiters.as_slice() else { return Err("two waiters".into()) };
+    rig.time.pass(ms(1_000)).await;
+    for waiter in [first, second] {
+        let again = placed(&rig, waiter).await?;
+        between("behind a holder", again, TTL - ms(1_300), TTL - ms(1_000))?;
+    }
+    rig.release(&holder).await?;
+    // The first never confirms its grant, and the next one is told when that ends.
+    rig.time.pass(ms(500)).await;
+    let again = placed(&rig, second).await?;
+    between("behind a grant", again, PLACE_TTL - ms(800), PLACE_TTL - ms(500))?;
+    rig.time.pass(again + ms(5)).await;
+    rig.granted(second).await
+}
+
+async fn granted_meanwhile(rig: Rig) -> Verdict {
+    let (holder, waiters) = line(&rig, &["media"], 2).await?;
+    let [first, second] = waiters.as_slice() else { return Err("two waiters".into()) };
+    placed(&rig, first).await?;
+    rig.release(&holder).await?;
+    same("granted", &rig.renew(first, TTL).await?, &Renewal::Renewed)?;
+    placed(&rig, second).await?;
+    rig.granted(first).await
 }
 
 async fn dead_head(rig: Rig) -> Verdict {
@@ -236,7 +278,7 @@ async fn unsubscribed(rig: Rig) -> Verdict {
     same("heard", &ear.heard(&rig).await, &Vec::new())?;
     for waiter in &waiters {
         let answer = rig.acquire(waiter).await?;
-        same("granted all the same", &answer, &Acquire::Granted)?;
+        same("granted all the same", &answer, &Acquire::Granted { order: None })?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use fieldlease::{
     event::LossReason,
-    hold::{AcquireAsk, Acquired, Released, Settings},
+    hold::{AcquireAsk, Acquired, Released},
     lease::LeaseStore,
     registry::OnBusy,
     testing::{Fault, Gate, flaky::Op},
@@ -91,15 +91,13 @@ async fn a_store_that_cannot_be_reached_is_an_error_and_nothing_is_left() {
 #[tokio::test]
 async fn an_answer_that_comes_after_the_lease_ended_is_not_used() {
     let site = Site::new();
-    let settings = Settings { ask_timeout: ms(10_000), ..Settings::default() };
-    let a = site.actor_with(settings);
-    a.wire.script().next(Op::Acquire, Fault::HoldReply(Gate::new()));
+    let a = site.actor();
     let gate = Gate::new();
-    a.wire.script().clear();
     a.wire.script().next(Op::Acquire, Fault::HoldReply(gate.clone()));
-    let acquiring = a.spawn(ask("a"));
+    let acquiring = a.spawn(wait("a", 60_000));
 
-    site.pass(995).await;
+    site.clock.settle().await;
+    site.clock.jump(ms(995));
     gate.open();
     site.pass(2_000).await;
     let lease = held(acquiring.await.unwrap());

@@ -7,6 +7,7 @@ use std::sync::{
 
 use fieldlease::{
     hold::{AcquireAsk, Acquired, Released},
+    lease::LeaseStore,
     registry::OnBusy,
     testing::{Fault, Gate, flaky::Op},
 };
@@ -271,4 +272,40 @@ async fn a_waiter_hears_nothing_and_is_served_by_its_own_timer() {
     assert!(lease.is_valid());
     lease.release().await;
     site.nothing_left(&[&a, &b, &deaf]).await;
+}
+
+#[tokio::test]
+async fn the_present_holder_is_shown_after_a_hand_over_with_everybody_who_waits() {
+    let site = Site::new();
+    let (a, b) = (site.actor(), site.actor());
+    let first = a.lease(ask("first")).await;
+    let second = a.spawn(wait("second", 60_000));
+    site.clock.settle().await;
+    let third = a.spawn(wait("third", 60_000));
+    let others: Vec<_> = (0..3).map(|_| b.spawn(wait("other", 60_000))).collect();
+    site.pass(400).await;
+    first.release().await;
+    let lease = held(second.await.unwrap());
+    site.pass(50).await;
+
+    let entity = lease.extent().entity().clone();
+    let mut shown = site.leases.inspect(Some(&entity), None, 10).await.unwrap().0;
+    assert_eq!((&*shown[0].label, shown[0].held, shown[0].waiting), ("first", ms(450), 1));
+    a.manager.overlay(&mut shown);
+    assert_eq!((&*shown[0].label, shown[0].held, shown[0].waiting), ("second", ms(50), 2));
+    // The other process knows of its three, of which the store counts one place.
+    b.manager.overlay(&mut shown);
+    assert_eq!((&*shown[0].label, shown[0].waiting), ("second", 4));
+    let here = a.manager.held_here(&entity);
+    assert_eq!((&*here[0].label, here[0].held, here[0].waiting), ("second", ms(50), 1));
+    assert_eq!((here.len(), b.manager.held_here(&entity).len()), (1, 0));
+
+    lease.release().await;
+    for waiter in [third].into_iter().chain(others) {
+        while !waiter.is_finished() {
+            site.pass(10).await;
+        }
+        held(waiter.await.unwrap()).release().await;
+    }
+    site.nothing_left(&[&a, &b]).await;
 }

@@ -3,13 +3,19 @@
 use std::sync::Arc;
 
 use fieldlease::{
-    clock::{Clock, SystemClock},
+    clock::{BoxFuture, Clock, SystemClock},
+    entity::EntityRef,
+    error::Result,
     event::NoEvents,
     hold::{AcquireAsk, Lease, Manager, Settings},
-    lease::memory::MemoryLeases,
+    lease::{
+        Acquire, Ask, Extent, Holder, LeaseStore, Release, Renew, Renewal, WakeSink,
+        memory::MemoryLeases,
+    },
     registry::OnBusy,
+    scope::Scope,
     testing::{Fault, Gate, flaky::Op},
-    token::SystemEntropy,
+    token::{HolderToken, SystemEntropy},
 };
 
 use crate::leasing::{Site, ask, extent, held, ms};
@@ -165,6 +171,106 @@ fn lc_12_h_a_dropped_runtime_with_a_hundred_leases_is_cleaned_up_by_shutdown() {
     gone(&leases, &manager, "after shutdown");
     drop(held_leases);
     gone(&leases, &manager, "after the drop");
+}
+
+/// To the process that started this one.
+fn say(what: &str) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{what}").and_then(|()| out.flush()).unwrap();
+}
+
+/// Tells on standard output what arrives at the store.
+struct Telling(MemoryLeases);
+
+impl LeaseStore for Telling {
+    fn acquire<'a>(&'a self, ask: &'a Ask) -> BoxFuture<'a, Result<Acquire>> {
+        say("store: acquire");
+        self.0.acquire(ask)
+    }
+
+    fn renew<'a>(&'a self, batch: &'a [Renew]) -> BoxFuture<'a, Vec<Renewal>> {
+        self.0.renew(batch)
+    }
+
+    fn release<'a>(
+        &'a self,
+        extent: &'a Extent,
+        token: HolderToken,
+    ) -> BoxFuture<'a, Result<Release>> {
+        say("store: release");
+        self.0.release(extent, token)
+    }
+
+    fn watch<'a>(&'a self, sink: Arc<dyn WakeSink>) -> BoxFuture<'a, Result<()>> {
+        self.0.watch(sink)
+    }
+
+    fn inspect<'a>(
+        &'a self,
+        entity: Option<&'a EntityRef>,
+        cursor: Option<&'a str>,
+        most: u32,
+    ) -> BoxFuture<'a, Result<(Vec<Holder>, Option<String>)>> {
+        self.0.inspect(entity, cursor, most)
+    }
+
+    fn break_lease<'a>(
+        &'a self,
+        scope: &'a Scope,
+        reason: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Holder>>> {
+        self.0.break_lease(scope, reason)
+    }
+}
+
+/// Not a test of its own: the process that exits, when the test below starts it.
+#[test]
+fn lc_12_i_child() {
+    let Ok(way) = std::env::var("LEASE_CHILD") else { return };
+    let clock = Arc::new(SystemClock);
+    let store = Arc::new(Telling(MemoryLeases::new(clock.clone())));
+    let (entropy, events) = (Arc::new(SystemEntropy), Arc::new(NoEvents));
+    let manager = Manager::new(store, clock, entropy, events, Settings::default()).unwrap();
+    let runtime = runtime(2);
+    let lease = held(runtime.block_on(manager.acquire(ten_seconds(1))).unwrap());
+    drop(lease);
+    if way == "shutdown" {
+        let report = runtime.block_on(manager.shutdown(ms(5_000)));
+        say(&format!("shut down: {report:?}"));
+    }
+    if way != "return" {
+        std::process::exit(0);
+    }
+}
+
+#[test]
+fn lc_12_i_a_process_that_exits_right_after_the_drop_neither_hangs_nor_panics() {
+    for way in ["exit", "return", "shutdown"] {
+        for _ in 0..5 {
+            let child = std::process::Command::new(std::env::current_exe().unwrap())
+                .args([
+                    "--exact",
+                    "locks::process::lc_12_i_child",
+                    "--nocapture",
+                    "--test-threads=1",
+                ])
+                .env("LEASE_CHILD", way)
+                .output()
+                .unwrap();
+
+            let said = String::from_utf8_lossy(&child.stdout);
+            let complained = String::from_utf8_lossy(&child.stderr);
+            assert!(child.status.success(), "{way}: {said}{complained}");
+            assert!(said.contains("store: acquire"), "{way}: {said}");
+            assert!(!complained.contains("panicked"), "{way}: {complained}");
+            // Without a shutdown it may be too late for the release; then the time to live is the net.
+            if way == "shutdown" {
+                assert_eq!(said.matches("store: release").count(), 1, "{said}");
+                assert!(said.contains("failed: 0"), "{said}");
+            }
+        }
+    }
 }
 
 #[test]
