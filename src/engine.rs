@@ -134,7 +134,8 @@ impl Engine {
         self.core.store.blame(entity, paths).await
     }
 
-    /// Who holds which lease, in scope order: of one entity, or page by page of all.
+    /// Who holds which lease, in scope order: of one entity, or page by page of all. Of leases of this process, the
+    /// holder of this moment and all its waiters.
     ///
     /// # Errors
     /// When the lease store cannot be reached.
@@ -144,7 +145,9 @@ impl Engine {
         cursor: Option<&str>,
         most: u32,
     ) -> Result<(Vec<Holder>, Option<String>)> {
-        self.core.holds.store().inspect(entity, cursor, most).await
+        let (mut holders, next) = self.core.holds.store().inspect(entity, cursor, most).await?;
+        self.core.holds.overlay(&mut holders);
+        Ok((holders, next))
     }
 
     /// Ends a lease by force: the fence is raised in the database first, so that whoever held it can write no
@@ -159,7 +162,7 @@ impl Engine {
         reason: &str,
     ) -> Result<Option<Holder>> {
         if reason.trim().is_empty() {
-            let help = "say why: it is kept in the audit trail";
+            let help = "say why: it is logged";
             return Err(Error::invalid("reason_missing", "breaking a lease needs a reason", help));
         }
         let scope = Scope { entity: entity.clone(), name: scope.clone() };

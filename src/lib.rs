@@ -24,6 +24,7 @@ pub mod table;
 // contract: plain values that cross the store border
 pub mod commit;
 // ports and backends
+pub mod guard;
 pub mod lease;
 pub mod history;
 pub mod store;

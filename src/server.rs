@@ -9,6 +9,7 @@ mod auth;
 mod entities;
 mod entry;
 pub mod first_tokens;
+mod guards;
 mod health;
 pub mod json;
 mod lease_table;
@@ -25,9 +26,14 @@ use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 
-pub use self::{entities::address, entry::entry_json, limits::Limits};
+pub use self::{answer::holder_json, entities::address, entry::entry_json, limits::Limits};
 use self::{lease_table::LeaseTable, principals::TokenFile};
-use crate::{clock::Clock, engine::Engine};
+use crate::{
+    clock::Clock,
+    engine::Engine,
+    guard::{GuardBoard, memory::MemoryGuards},
+    token::SystemEntropy,
+};
 
 /// Renders the metrics page.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
@@ -37,6 +43,7 @@ pub(crate) struct App {
     pub(crate) engine: Engine,
     pub(crate) tokens: TokenFile,
     pub(crate) leases: LeaseTable,
+    pub(crate) guards: Arc<dyn GuardBoard>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: Arc<Limits>,
     /// A place for each request with a large body.
@@ -70,6 +77,7 @@ impl Service {
             engine,
             tokens,
             leases,
+            guards: Arc::new(MemoryGuards::new(Arc::clone(&clock), Arc::new(SystemEntropy))),
             clock,
             large_bodies: Arc::new(Semaphore::new(limits.large_bodies)),
             limits: Arc::new(limits),
@@ -77,6 +85,15 @@ impl Service {
             stop: CancellationToken::new(),
         };
         Self { app: Arc::new(app), grace: Duration::from_secs(10) }
+    }
+
+    /// Where version guards are. Default: in the memory of this process; several processes behind one address need a
+    /// board they share, as `RedisLeases` is one.
+    pub fn guards(mut self, board: Arc<dyn GuardBoard>) -> Self {
+        if let Some(app) = Arc::get_mut(&mut self.app) {
+            app.guards = board;
+        }
+        self
     }
 
     /// Serves `/metrics` with what this renders. Default: no such page.

@@ -18,12 +18,14 @@ use crate::{
     },
     error::{Error, Result},
     event::{EventSink, NoEvents},
+    guard::GuardBoard,
     hold::{self, Manager},
     lease::{LeaseStore, memory::MemoryLeases},
     plan::TokenSecret,
     registry::Registry,
     strategy::Strategies,
     token::{Entropy, SystemEntropy},
+    version::Publisher,
 };
 
 /// What to do when the store has other rules in force than this process was given (RULES 29).
@@ -52,6 +54,7 @@ pub struct EngineBuilder {
     entropy: Arc<dyn Entropy>,
     events: Arc<dyn EventSink>,
     validator: Option<Arc<dyn Validator>>,
+    guards: Option<Arc<dyn GuardBoard>>,
     strategies: Strategies,
     secret: Option<Vec<u8>>,
     on_changed_registry: OnChangedRegistry,
@@ -72,6 +75,7 @@ impl EngineBuilder {
             entropy: Arc::new(SystemEntropy),
             events: Arc::new(NoEvents),
             validator: None,
+            guards: None,
             strategies: Strategies::standard(),
             secret: None,
             on_changed_registry: OnChangedRegistry::Refuse,
@@ -138,6 +142,15 @@ impl EngineBuilder {
     /// Looks at every merged record before it is committed (RULES 44). Default: none.
     pub fn validator(mut self, validator: Arc<dyn Validator>) -> Self {
         self.validator = Some(validator);
+        self
+    }
+
+    /// Where workers' saves can be seen by hooks in other processes: see [`VersionGuard::published`]. Costs nothing
+    /// until a save asks for it. Default: nowhere.
+    ///
+    /// [`VersionGuard::published`]: crate::version::VersionGuard::published
+    pub fn guards(mut self, board: Arc<dyn GuardBoard>) -> Self {
+        self.guards = Some(board);
         self
     }
 
@@ -211,7 +224,11 @@ impl EngineBuilder {
             Arc::clone(&self.events),
             self.lease_settings,
         )?;
+        let clock = &self.clock;
+        let publisher = |board| Publisher::new(board, Arc::clone(clock));
+        let guards = self.guards.map(publisher);
         Ok(Engine::of(Arc::new(Core {
+            guards,
             store,
             holds,
             registry: self.registry,

@@ -214,6 +214,11 @@ impl ClaimBuilder {
 }
 
 impl Claim {
+    /// Runs the work of a job as part of a save, so that hooks can ask about it.
+    pub(super) async fn in_frame<F: Future>(&self, work: F) -> F::Output {
+        self.core.in_frame(&self.asker.writer, &self.entity, work).await
+    }
+
     /// The record as it was read under the claim, or as the last save under it left it.
     #[must_use]
     pub fn record(&self) -> Snapshot {

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     clock::{Clock, Moment},
     engine::{Store, Validator, registry_sync, turn::Turns},
-    entity::EntityType,
+    entity::{EntityRef, EntityType, Writer},
     error::{Error, Result},
     event::{Event, EventSink},
     hold::Manager,
@@ -25,6 +25,7 @@ use crate::{
     snapshot::EditToken,
     strategy::Strategies,
     token::{Entropy, OperationId},
+    version::{Publisher, VersionGuard},
 };
 
 /// How often a save or claim looks whether rules that were activated have taken effect.
@@ -64,6 +65,8 @@ pub(super) struct Core {
     pub entropy: Arc<dyn Entropy>,
     pub events: Arc<dyn EventSink>,
     pub validator: Option<Arc<dyn Validator>>,
+    /// Where other processes see the guards of saves.
+    pub guards: Option<Publisher>,
     pub secret: Option<TokenSecret>,
     pub settings: Settings,
     pub turns: Turns,
@@ -72,6 +75,19 @@ pub(super) struct Core {
 }
 
 impl Core {
+    /// Runs a save, or the work for one, in a frame that hooks can ask about.
+    pub(super) async fn in_frame<F: Future>(
+        &self,
+        writer: &Writer,
+        entity: &EntityRef,
+        work: F,
+    ) -> F::Output {
+        match &self.guards {
+            Some(guards) => VersionGuard::scope_on(guards.clone(), writer, entity, work).await,
+            None => VersionGuard::scope(writer.kind, work).await,
+        }
+    }
+
     /// The rules in force for a type, as far as this process knows.
     pub(super) fn rules(&self, kind: &EntityType) -> Result<Arc<EntityRules>> {
         let followed = self.followed.read().unwrap_or_else(PoisonError::into_inner);

@@ -15,14 +15,12 @@ use crate::{
     clock::BoxFuture,
     commit::Refusal,
     engine::{Changes, Claim, ClaimBuilder, Claiming, IntoPath, Outcome, Why, hold::Reclaimed},
-    entity::WriterKind,
     error::Error,
     event::LossReason,
     registry::OnBusy,
     scope::ScopeName,
     snapshot::Snapshot,
     token::Fence,
-    version::VersionGuard,
 };
 
 /// A job to be run under a claim. Await it.
@@ -33,7 +31,6 @@ use crate::{
 pub struct Run<'j, F> {
     job: F,
     claim: ClaimBuilder,
-    kind: WriterKind,
     name: Option<String>,
     attempts: u32,
     _job: PhantomData<&'j ()>,
@@ -118,8 +115,8 @@ impl Job {
 }
 
 impl<F> Run<'_, F> {
-    pub(super) fn new(job: F, claim: ClaimBuilder, kind: WriterKind, attempts: u32) -> Self {
-        Self { job, claim, kind, name: None, attempts, _job: PhantomData }
+    pub(super) fn new(job: F, claim: ClaimBuilder, attempts: u32) -> Self {
+        Self { job, claim, name: None, attempts, _job: PhantomData }
     }
 
     /// What to do when a scope is held. Default: the group's own policy.
@@ -199,7 +196,7 @@ impl<F> Run<'_, F> {
             *attempt += 1;
             let job = claim.job(*attempt);
             let work = &mut self.job;
-            let changes = VersionGuard::scope(self.kind, async move { work(job).await }).await;
+            let changes = claim.in_frame(async move { work(job).await }).await;
             let save = claim.save().changes(changes.map_err(RunError::Job)?);
             let save = match &self.name {
                 Some(name) => save.job(name.clone()),

@@ -20,7 +20,6 @@ use crate::{
     path::Path,
     plan::{Intent, Mode, decode_token},
     registry::OnBusy,
-    version::VersionGuard,
 };
 
 /// A save to be sent. A path that is not named is never written.
@@ -226,10 +225,12 @@ impl Save {
     /// Goes on with a panic of a hook, such as the validator. Nothing was written then, and the leases are given back.
     pub async fn send(self) -> Result<Outcome> {
         let (core, request, under) = self.checked()?;
-        let kind = request.asker.writer.kind;
+        let (writer, entity) = (request.asker.writer.clone(), request.entity.clone());
         let underway = Underway::default();
         let work = saving::save(Arc::clone(&core), request, under, underway.clone());
-        core.detached(underway, VersionGuard::scope(kind, work)).await
+        let saving = Arc::clone(&core);
+        let framed = async move { saving.in_frame(&writer, &entity, work).await };
+        core.detached(underway, framed).await
     }
 
     fn read(&mut self, path: impl IntoPath) -> Option<Path> {

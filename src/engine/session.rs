@@ -167,7 +167,7 @@ impl Session {
         E: Send + 'j,
     {
         let claim = self.claim(entity, scopes);
-        Run::new(job, claim, self.asker.writer.kind, self.core.settings.attempts)
+        Run::new(job, claim, self.core.settings.attempts)
     }
 }
 

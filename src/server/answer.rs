@@ -191,8 +191,9 @@ pub(crate) fn busy(busy: &Busy, skipped: bool) -> Problem {
     with_state(problem, busy.plan.as_ref(), busy.token.as_deref())
 }
 
-/// Who holds a scope. Only for callers that may see the entity's type.
-pub(crate) fn holder_json(holder: &Holder) -> Json {
+/// Who holds a scope, the same over HTTP and from the command line. Only for callers that may see the entity's type.
+#[must_use]
+pub fn holder_json(holder: &Holder) -> Json {
     let ms = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     json!({
         "entity": holder.scope.entity,

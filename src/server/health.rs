@@ -29,12 +29,17 @@ pub(crate) async fn ready(State(app): State<Arc<App>>) -> Result<Json<Value>, Pr
     if app.stop.is_cancelled() {
         return Err(Problem::new("stopping", "the service is stopping"));
     }
-    app.engine.leases(None, None, 1).await?;
+    if let Err(error) = app.engine.leases(None, None, 1).await {
+        tracing::warn!(%error, "the lease store does not answer");
+        return Err(Problem::new("unavailable", "the lease store does not answer")
+            .help("saves of editors may still succeed; leases are not granted")
+            .with("lease_store", "unavailable"));
+    }
     if let Some(rules) = app.engine.registry().entities().next() {
         let entity = EntityRef::new(rules.kind.as_str(), PROBE).map_err(Error::from)?;
         app.engine.session(Writer::worker(PROBE)).load(&entity).await?;
     }
-    Ok(Json(json!({"status": "ready"})))
+    Ok(Json(json!({"status": "ready", "lease_store": "answers"})))
 }
 
 /// Counters in the Prometheus text format.

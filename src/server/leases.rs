@@ -217,6 +217,7 @@ pub(crate) async fn break_lease(
     }
     let reason = format!("{}: {reason}", caller.0.writer);
     let was = app.engine.break_lease(&body.entity, &scope, &reason).await?;
+    tracing::warn!(entity = %body.entity, %scope, ?reason, "a lease was broken");
     tracing::warn!(entity = %body.entity, %scope, by = %caller.0.writer, "a lease was broken");
     Ok(Json(json!({"broken": was.as_ref().map(answer::holder_json)})).into_response())
 }

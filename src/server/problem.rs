@@ -19,6 +19,7 @@ pub const STATUSES: &[(&str, u16, &str)] = &[
     ("not_found", 404, "No such record"),
     ("unknown_type", 404, "No such entity type"),
     ("lease_unknown", 404, "No such lease of yours"),
+    ("guard_unknown", 404, "No such version guard"),
     ("no_such_route", 404, "No such route"),
     ("method_not_allowed", 405, "Method not allowed here"),
     ("body_timeout", 408, "The body took too long"),

@@ -11,7 +11,7 @@ use axum::{
 };
 use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer};
 
-use crate::server::{App, auth, entities, health, leases, limits, log, problem::Problem};
+use crate::server::{App, auth, entities, guards, health, leases, limits, log, problem::Problem};
 
 /// The whole service.
 pub(crate) fn router(app: &Arc<App>) -> Router {
@@ -28,6 +28,9 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route("/v1/leases/break", post(leases::break_lease))
         .route("/v1/leases/{lease}", axum::routing::delete(leases::release))
         .route("/v1/leases/{lease}/renew", post(leases::renew))
+        .route("/v1/version-guards", post(guards::open))
+        .route("/v1/version-guards/{id}", get(guards::look).delete(guards::close))
+        .route("/v1/version-guards/{id}/keep", post(guards::keep))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
         .method_not_allowed_fallback(method_not_allowed)

@@ -74,6 +74,15 @@ pub(crate) struct AcquireBody {
     pub(crate) wait_ms: Option<u64>,
 }
 
+/// The guard of one save.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GuardBody {
+    #[serde(deserialize_with = "by_name")]
+    pub(crate) entity: EntityRef,
+    pub(crate) ttl_ms: Option<u64>,
+}
+
 /// A renewal.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]

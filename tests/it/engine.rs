@@ -6,6 +6,7 @@ mod collections;
 mod deadlines;
 mod faults;
 mod forms;
+mod guards;
 mod lifecycle;
 mod parallel;
 mod registry;

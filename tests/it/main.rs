@@ -10,6 +10,7 @@ mod examples;
 mod faults;
 mod grammar;
 mod grammar_search;
+mod guards;
 mod hold;
 mod http;
 mod http_apply;
