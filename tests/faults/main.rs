@@ -14,7 +14,13 @@ mod load;
 mod memory;
 mod paused_holder;
 mod read_only;
+#[cfg(feature = "redis")]
+mod redis;
 mod scrapes;
+#[cfg(feature = "redis")]
+#[path = "../servers/servers.rs"]
+#[expect(dead_code, reason = "shared with the tests of the backends, which use the rest")]
+mod servers;
 #[path = "../it/service.rs"]
 #[expect(dead_code, reason = "shared with the tests of the service, which use the rest")]
 mod service;
