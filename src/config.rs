@@ -1,5 +1,7 @@
 //! Settings of the service: flags over environment over file over defaults.
 
+mod lease_url;
+
 use std::{
     fmt,
     net::SocketAddr,
@@ -7,12 +9,15 @@ use std::{
     time::Duration,
 };
 
+pub use self::lease_url::LeaseUrl;
 use crate::error::{Error, Result};
 
 /// Largest settings file in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Where the service listens when nothing else is said: loopback only.
 pub const LISTEN: &str = "127.0.0.1:4180";
+/// What names of keys in a lease server begin with when nothing else is said.
+pub const NAMESPACE: &str = "fieldlease";
 /// Bounds of the times a request may take to arrive.
 const REQUEST_TIME_MS: std::ops::RangeInclusive<u64> = 100..=600_000;
 /// Longest time a stop may take.
@@ -65,6 +70,10 @@ pub struct Settings {
     pub body_time_ms: Option<u64>,
     /// Key that signs edit tokens. Default: they are not signed.
     pub token_secret: Option<Secret>,
+    /// Where leases are kept: `memory`, or the address of Redis or Valkey. Default `memory`: this process only.
+    pub leases: Option<LeaseUrl>,
+    /// What names of keys in a lease server begin with. Default `fieldlease`. Services with the same records share one.
+    pub namespace: Option<String>,
 }
 
 /// Complete settings.
@@ -88,6 +97,10 @@ pub struct Config {
     pub body_time: Duration,
     /// Key that signs edit tokens.
     pub token_secret: Option<Secret>,
+    /// Where leases are kept; `None` is the memory of this process.
+    pub leases: Option<LeaseUrl>,
+    /// What names of keys in a lease server begin with.
+    pub namespace: String,
 }
 
 impl Settings {
@@ -134,6 +147,8 @@ impl Settings {
             head_time_ms: number("FIELDLEASE_HEAD_TIME_MS")?,
             body_time_ms: number("FIELDLEASE_BODY_TIME_MS")?,
             token_secret: get("FIELDLEASE_TOKEN_SECRET").map(Secret),
+            leases: get("FIELDLEASE_LEASES").map(LeaseUrl::from),
+            namespace: get("FIELDLEASE_NAMESPACE"),
         })
     }
 
@@ -150,6 +165,8 @@ impl Settings {
             head_time_ms: self.head_time_ms.or(below.head_time_ms),
             body_time_ms: self.body_time_ms.or(below.body_time_ms),
             token_secret: self.token_secret.or(below.token_secret),
+            leases: self.leases.or(below.leases),
+            namespace: self.namespace.or(below.namespace),
         }
     }
 
@@ -182,6 +199,9 @@ impl Settings {
         if self.token_secret.as_ref().is_some_and(|secret| secret.reveal().len() < 16) {
             return Err(bad("token_secret", "at least 16 bytes long"));
         }
+        if self.leases.as_ref().is_some_and(|leases| !leases.is_sound()) {
+            return Err(bad("leases", "`memory` or an address like redis://HOST:PORT"));
+        }
         Ok(Config {
             registry: self.registry,
             data: self.data.unwrap_or_else(|| PathBuf::from("data")),
@@ -192,6 +212,8 @@ impl Settings {
             head_time: Duration::from_millis(self.head_time_ms.unwrap_or(10_000)),
             body_time: Duration::from_millis(self.body_time_ms.unwrap_or(10_000)),
             token_secret: self.token_secret,
+            leases: self.leases.filter(|leases| !leases.is_memory()),
+            namespace: self.namespace.unwrap_or_else(|| NAMESPACE.to_owned()),
         })
     }
 }
@@ -258,16 +280,21 @@ mod tests {
         const CANARY: &str = "canary-secret-1234";
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("settings.yaml");
-        let values = [("FIELDLEASE_TOKEN_SECRET", CANARY)];
+        let leases = format!("redis://:{CANARY}@cache:6379");
+        let values = [("FIELDLEASE_TOKEN_SECRET", CANARY), ("FIELDLEASE_LEASES", &*leases)];
         let settings = Settings::from_env(env(&values)).unwrap();
         let config = settings.clone().finish().unwrap();
         let mut printed = format!("{settings:?} {config:?}");
+        let unsound = Settings { leases: Some(CANARY.into()), ..Settings::default() };
+        let error = unsound.clone().finish().unwrap_err();
+        printed.push_str(&format!("{unsound:?} {error} {error:?}"));
 
         for text in [
             format!("token_secret: [{CANARY}]\n"),
             format!("token_secret: {CANARY}\ntoken_secret: {CANARY}\n"),
             format!("token_secert: {CANARY}\n"),
             format!("{CANARY}\n"),
+            format!("leases: [{leases}]\n"),
         ] {
             std::fs::write(&path, text).unwrap();
             let error = Settings::from_file(&path).unwrap_err();
@@ -279,5 +306,6 @@ mod tests {
 
         assert!(!printed.contains("canary"), "{printed}");
         assert_eq!(config.token_secret.unwrap().reveal(), CANARY.as_bytes());
+        assert_eq!(config.leases.unwrap().reveal(), leases);
     }
 }

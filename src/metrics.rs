@@ -1,7 +1,10 @@
 //! Counting events. Labels come only from the registry, so no caller can make the number of series grow.
 
+mod lease_calls;
+
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use self::lease_calls::{CountedLeases, LEASE_CALL_SECONDS, LEASE_CALLS, LEASE_STORE_UP};
 use crate::{
     audit::loss,
     entity::{EntityType, GroupName, WriterKind},

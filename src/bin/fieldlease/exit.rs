@@ -17,6 +17,13 @@ pub(crate) enum Exit {
     NotYet,
     Internal,
     Inconclusive,
+    Skipped,
+    TimedOut,
+    Lost,
+    NotExecutable,
+    CommandNotFound,
+    /// What the command of `run` ended with.
+    Command(u8),
 }
 
 /// Every exit: its number, its name, and what it means.
@@ -38,6 +45,17 @@ pub(crate) const TABLE: &[(Exit, u8, &str, &str)] = &[
     (Exit::NotYet, 9, "not_yet", "declared in the registry, but not done by this version"),
     (Exit::Internal, 10, "internal", "a defect of the program: please report it"),
     (Exit::Inconclusive, 11, "inconclusive", "nothing was wrong, but nothing was shown either"),
+    // High, as a command that `run` runs may end with any other.
+    (
+        Exit::Skipped,
+        121,
+        "skipped",
+        "run: somebody else holds the lease, and the policy is to skip",
+    ),
+    (Exit::TimedOut, 122, "timed_out", "run: the lease was not free in the time allowed"),
+    (Exit::Lost, 123, "lost", "run: the lease was lost, so the command was stopped"),
+    (Exit::NotExecutable, 126, "not_executable", "run: the command cannot be executed"),
+    (Exit::CommandNotFound, 127, "not_a_command", "run: there is no such command"),
 ];
 
 /// The exit for a code of the library or the service; a code that is not here is a fault of the input.
@@ -76,6 +94,11 @@ const CODES: &[(&str, Exit)] = &[
     ("unreadable", Exit::Unavailable),
     ("store_in_use", Exit::Unavailable),
     ("not_yet", Exit::NotYet),
+    ("skipped", Exit::Skipped),
+    ("timed_out", Exit::TimedOut),
+    ("lost", Exit::Lost),
+    ("not_executable", Exit::NotExecutable),
+    ("not_a_command", Exit::CommandNotFound),
     ("internal", Exit::Internal),
 ];
 
@@ -88,13 +111,16 @@ pub(crate) fn of(code: &str) -> Exit {
 pub(crate) fn help() -> String {
     let mut text = "Exit codes:\n".to_owned();
     for (_, number, name, meaning) in TABLE {
-        text.push_str(&format!("  {number:>2}  {name:<12} {meaning}\n"));
+        text.push_str(&format!("  {number:>3}  {name:<14} {meaning}\n"));
     }
     text
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
+        if let Exit::Command(code) = exit {
+            return Self::from(code);
+        }
         let row = TABLE.iter().find(|(known, ..)| *known == exit);
         Self::from(row.map_or(u8::MAX, |(_, number, ..)| *number))
     }
@@ -109,7 +135,7 @@ mod tests {
         for (index, (exit, number, name, _)) in TABLE.iter().enumerate() {
             let later = TABLE.iter().skip(index + 1);
             assert!(later.clone().all(|row| row.0 != *exit && row.1 != *number && row.2 != *name));
-            assert_eq!(usize::from(*number), index);
+            assert!(later.clone().all(|row| row.1 > *number), "{name}");
         }
         for (index, (code, _)) in CODES.iter().enumerate() {
             assert!(CODES.iter().skip(index + 1).all(|row| row.0 != *code), "{code}");

@@ -1,18 +1,25 @@
 //! The `fieldlease` command: a client of the public library, one file per subcommand.
 
+mod bench;
 mod blame;
 mod check;
 mod client;
 mod diff;
+mod doctor;
+#[cfg(unix)]
+mod exec;
 mod exit;
 mod explain;
 mod history;
+mod lease_store;
 mod leases;
 mod merge;
 mod output;
 mod plan;
 mod race;
 mod registry_file;
+#[cfg(unix)]
+mod run;
 mod schema;
 mod serve;
 mod source;
@@ -50,7 +57,14 @@ enum Command {
     History(history::Args),
     Blame(blame::Args),
     Leases(leases::Args),
+    Doctor(doctor::Args),
+    #[cfg(unix)]
+    Run(run::Args),
     Race(race::Args),
+    Bench(bench::Args),
+    #[cfg(unix)]
+    #[command(name = exec::NAME, hide = true)]
+    Exec(exec::Args),
 }
 
 fn main() -> ExitCode {
@@ -72,8 +86,15 @@ fn usage(error: &clap::Error) -> ExitCode {
         error.exit();
     }
     let text = error.render().to_string();
-    let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    // The first paragraph: what is wrong, and below it the arguments it is about.
+    let first = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
+    let message = first.collect::<Vec<_>>().join(" ");
+    let message = message.trim_start_matches("error: ");
     let failure = Failure::new("usage", message, "see `fieldlease --help`");
+    #[cfg(unix)]
+    if std::env::args_os().skip(1).find(|arg| arg != "--json").is_some_and(|arg| arg == "run") {
+        return run::fail(&failure).into();
+    }
     Output { json: true }.fail(&failure).into()
 }
 
@@ -89,7 +110,13 @@ fn run(command: &Command, output: Output) -> Result<Exit> {
         Command::History(args) => history::run(args, output),
         Command::Blame(args) => blame::run(args, output),
         Command::Leases(args) => leases::run(args, output),
+        Command::Doctor(args) => doctor::run(args, output),
+        #[cfg(unix)]
+        Command::Run(args) => run::run(args, output),
         Command::Race(args) => race::run(args, output),
+        Command::Bench(args) => bench::run(args, output),
+        #[cfg(unix)]
+        Command::Exec(args) => Ok(exec::run(args, output)),
     }
 }
 
@@ -102,7 +129,7 @@ mod tests {
         let mut cli = Cli::command();
         cli.clone().debug_assert();
 
-        for command in cli.get_subcommands_mut() {
+        for command in cli.get_subcommands_mut().filter(|command| !command.is_hide_set()) {
             let help = command.render_long_help().to_string();
             assert!(help.contains("Examples:"), "{}", command.get_name());
         }

@@ -9,7 +9,9 @@ use std::{
 };
 
 use fieldlease::{
+    config::LeaseUrl,
     engine::Engine,
+    lease::LeaseStore,
     testing::{
         checker::Check,
         race::{Race, Run, through_engine, whole_record},
@@ -19,6 +21,7 @@ use fieldlease::{
 
 use crate::{
     exit::Exit,
+    lease_store,
     output::{Failure, Output, Result},
     registry_file,
 };
@@ -38,6 +41,7 @@ const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
     fieldlease race\n  \
     fieldlease race --reaction\n  \
     fieldlease race --editors 20 --workers 6 --records 50 --saves 20000\n  \
+    fieldlease race --leases redis://127.0.0.1:6379\n  \
     fieldlease race --fields 2 --seed 7 --json")]
 pub(crate) struct Args {
     /// People who save
@@ -64,12 +68,13 @@ pub(crate) struct Args {
     /// One editor saves once and every worker reacts to it; only --workers, --think-ms and --seed count
     #[arg(long)]
     reaction: bool,
+    /// Let the engine keep its leases in this Redis or Valkey, under a namespace of this race only [default: memory]
+    #[arg(long, value_name = "URL")]
+    leases: Option<LeaseUrl>,
 }
 
 impl Args {
     fn race(&self) -> Race {
-        let chance =
-            || u64::from_be_bytes(SystemEntropy.bytes()[..8].try_into().unwrap_or_default());
         let own = Race {
             editors: self.editors,
             fields: self.fields.unwrap_or(self.editors).max(1),
@@ -103,7 +108,7 @@ pub(crate) fn run(args: &Args, output: Output) -> Result<Exit> {
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::new("unavailable", format!("cannot start: {error}"), ""))?;
     let folder = Folder::new()?;
-    let runs = runtime.block_on(both(&race, &folder.0, output))?;
+    let runs = runtime.block_on(both(&race, &folder.0, args.leases.as_ref(), output))?;
     drop(folder);
 
     let exit = judge(&runs);
@@ -127,26 +132,48 @@ fn judge(runs: &Runs) -> Exit {
     }
 }
 
-async fn both(race: &Race, folder: &FilePath, output: Output) -> Result<Runs> {
+async fn both(
+    race: &Race,
+    folder: &FilePath,
+    leases: Option<&LeaseUrl>,
+    output: Output,
+) -> Result<Runs> {
+    // First: a wrong address is told before anybody has raced.
+    let leases = lease_store::open(leases, lease_store::within(&namespace())).await?;
     let watch = |name| report::Watch::start(name, race.total(), output);
     let (done, bar) = watch("whole records");
     let naive = whole_record(race, &folder.join("whole_records.sqlite"), done).await?;
     bar.end().await;
 
     let (done, bar) = watch("engine");
-    let engine = engine(race, &folder.join("engine.sqlite"), done).await?;
+    let engine = engine(race, &folder.join("engine.sqlite"), leases, done).await?;
     bar.end().await;
     Ok(Runs { naive, engine })
 }
 
-async fn engine(race: &Race, file: &FilePath, done: Arc<AtomicU64>) -> Result<Run> {
+/// Keys of two races, or of a race and a service, never meet.
+fn namespace() -> String {
+    format!("race-{:016x}", chance())
+}
+
+fn chance() -> u64 {
+    u64::from_be_bytes(SystemEntropy.bytes()[..8].try_into().unwrap_or_default())
+}
+
+async fn engine(
+    race: &Race,
+    file: &FilePath,
+    leases: Arc<dyn LeaseStore>,
+    done: Arc<AtomicU64>,
+) -> Result<Run> {
     let text = race.registry();
     let (rules, faults) = registry_file::read(text.as_bytes());
     let Some(rules) = rules else {
         let first = faults.first().map_or_else(String::new, |fault| fault.message.clone());
         return Err(Failure::new("internal", format!("the race's own registry: {first}"), ""));
     };
-    let engine = Engine::builder(Arc::new(rules)).source(text).sqlite(file).build().await?;
+    let engine =
+        Engine::builder(Arc::new(rules)).source(text).sqlite(file).leases(leases).build().await?;
     let run = through_engine(race, &engine, done).await;
     engine.shutdown(SHUTDOWN_MAX).await;
     Ok(run?)

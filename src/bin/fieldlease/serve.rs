@@ -1,5 +1,7 @@
 //! `serve`: the service on the embedded store.
 
+mod greeting;
+
 use std::{
     net::SocketAddr,
     path::{Path as FilePath, PathBuf},
@@ -9,12 +11,17 @@ use std::{
 use fieldlease::{
     audit::Audit,
     clock::{Clock, SystemClock},
-    config::{Config, Settings},
+    config::{Config, LeaseUrl, Settings},
     engine::{Engine, OnChangedRegistry},
-    entity::EntityRef,
+    entity::{EntityRef, EntityType, GroupName},
     event::{EventSink, Fanout},
-    metrics::Metrics,
-    registry::Registry,
+    guard::GuardBoard,
+    lease::{
+        LeaseStore,
+        redis::{Opened, RedisOptions},
+    },
+    metrics::{CountedLeases, Metrics},
+    registry::{EntityRules, Group, Locking, Registry},
     server::{
         Limits, Service,
         first_tokens::{FirstTokens, first_tokens},
@@ -23,12 +30,12 @@ use fieldlease::{
     store::sqlite::SqliteStore,
     token::SystemEntropy,
 };
-use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     exit::Exit,
+    lease_store,
     output::{Failure, Output, Result},
     registry_file::{self, Loaded},
     telemetry,
@@ -51,7 +58,8 @@ const FIRST_RECORD: (&str, &str) = ("Product", "1");
     after_help = "Examples:\n  \
     fieldlease serve\n  \
     fieldlease serve --registry ownership.yaml --data /var/lib/fieldlease\n  \
-    fieldlease serve --listen 0.0.0.0:4180 --tokens tokens.yaml --audit audit.jsonl"
+    fieldlease serve --listen 0.0.0.0:4180 --tokens tokens.yaml --audit audit.jsonl\n  \
+    fieldlease serve --leases redis://127.0.0.1:6379 --namespace shop"
 )]
 pub(crate) struct Args {
     /// Registry file [default: schemas/example.yaml here, else the same file built in]
@@ -72,6 +80,12 @@ pub(crate) struct Args {
     /// File to append the audit trail to
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
+    /// Where leases are kept: memory, or Redis or Valkey as in redis://127.0.0.1:6379 [default: memory]
+    #[arg(long, value_name = "URL")]
+    leases: Option<LeaseUrl>,
+    /// What names of keys in Redis begin with [default: fieldlease]
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<String>,
 }
 
 pub(crate) fn run(args: &Args, output: Output) -> Result<Exit> {
@@ -93,6 +107,8 @@ fn settings(args: &Args) -> Result<Settings> {
         listen: args.listen,
         tokens: args.tokens.clone(),
         audit: args.audit.clone(),
+        leases: args.leases.clone(),
+        namespace: args.namespace.clone(),
         ..Settings::default()
     };
     // Taken for unset, a secret that is not UTF-8 would leave edit tokens unsigned without a word.
@@ -140,11 +156,15 @@ async fn serve(config: Config, name: &str, loaded: Loaded, output: Output) -> Re
     let mut sinks: Vec<Arc<dyn EventSink>> =
         vec![Arc::new(Metrics::new(registry.entities().map(AsRef::as_ref)))];
     sinks.extend(audit.clone().map(|audit| audit as Arc<dyn EventSink>));
+    let events: Arc<dyn EventSink> = Arc::new(Fanout(sinks));
+    let (leases, guards) =
+        open_leases(&config, &registry, Arc::clone(&clock), Arc::clone(&events)).await?;
     let mut builder = Engine::builder(Arc::clone(&registry))
         .source(text)
         .store(store)
+        .leases(Arc::clone(&leases) as Arc<dyn LeaseStore>)
         .clock(Arc::clone(&clock))
-        .events(Arc::new(Fanout(sinks)))
+        .events(events)
         .on_changed_registry(OnChangedRegistry::Activate)
         // One file has one writer at a time: no statement of the old rules can overlap one of the new.
         .activation_delay(std::time::Duration::ZERO);
@@ -157,23 +177,54 @@ async fn serve(config: Config, name: &str, loaded: Loaded, output: Output) -> Re
     }
     let stop = CancellationToken::new();
     let upkeep = tokio::spawn(telemetry::upkeep(handle.clone(), Arc::clone(&clock), stop.clone()));
+    let probe = tokio::spawn(async move { leases.probe().await });
     let signals = tokio::spawn(stop_on_signal(signals()?, stop.clone()));
-    greet(output, &config, name, &registry, address, first.as_ref())?;
+    greeting::greet(output, &config, name, &registry, address, first.as_ref())?;
     let limits =
         Limits { head_time: config.head_time, body_time: config.body_time, ..Limits::default() };
-    let stopped = Service::new(engine, tokens, limits, clock)
+    let mut service = Service::new(engine, tokens, limits, clock)
         .metrics(telemetry::render(&handle))
-        .grace(config.grace)
-        .run(listener, stop)
-        .await;
+        .grace(config.grace);
+    if let Some(guards) = guards {
+        service = service.guards(guards);
+    }
+    let stopped = service.run(listener, stop).await;
     signals.abort();
     upkeep.abort();
+    probe.abort();
     if let Some(audit) = audit {
         // Blocks until the last line is written; nothing else runs any more.
         audit.close();
     }
     tracing::info!(cut = stopped.cut, leases = stopped.leases, "stopped");
     Ok(Exit::Ok)
+}
+
+/// The lease store, which must answer at the start: a service that cannot lease is of no use to workers.
+async fn open_leases(
+    config: &Config,
+    registry: &Registry,
+    clock: Arc<dyn Clock>,
+    events: Arc<dyn EventSink>,
+) -> Result<(Arc<CountedLeases>, Option<Arc<dyn GuardBoard>>)> {
+    let options = RedisOptions {
+        namespace: config.namespace.clone(),
+        groups: leased_groups(registry),
+        clock: Arc::clone(&clock),
+        events,
+        ..RedisOptions::default()
+    };
+    let Opened { leases, guards } = lease_store::open_all(config.leases.as_ref(), options).await?;
+    Ok((Arc::new(CountedLeases::new(leases, clock)), guards))
+}
+
+/// Where leases of other services are looked for at once.
+fn leased_groups(registry: &Registry) -> Vec<(EntityType, Vec<GroupName>)> {
+    let leased = |group: &&Arc<Group>| group.locking == Locking::Lease && group.split_by.is_empty();
+    let groups = |rules: &EntityRules| {
+        rules.groups.values().filter(leased).map(|group| group.name.clone()).collect()
+    };
+    registry.entities().map(|rules| (rules.kind.clone(), groups(rules))).collect()
 }
 
 fn refuse_not_yet(registry: &Registry) -> Result<()> {
@@ -282,86 +333,4 @@ async fn stop_on_signal(
     }
     tracing::info!("stopping: requests in flight are finished first");
     stop.cancel();
-}
-
-/// Where it listens, and three commands to try.
-fn greet(
-    output: Output,
-    config: &Config,
-    name: &str,
-    registry: &Registry,
-    address: SocketAddr,
-    first: Option<&FirstTokens>,
-) -> Result<()> {
-    let url = format!("http://{address}");
-    let kinds: Vec<String> = registry.entities().map(|rules| rules.kind.to_string()).collect();
-    let store = config.data.join("fieldlease.db");
-    let example = example_fits(registry);
-    let kind = registry.entities().next().map_or(FIRST_RECORD.0, |rules| rules.kind.as_str());
-    let commands = if example { commands(&url, first) } else { commands_for(&url, kind, first) };
-    if output.json {
-        return output.json(&json!({
-            "address": url,
-            "registry": name,
-            "entity_types": kinds,
-            "store": store,
-            "tokens": first.map_or(config.tokens.as_ref(), |first| Some(&first.file)),
-            "try": commands.iter().map(|(_, command)| command).collect::<Vec<_>>(),
-        }));
-    }
-    output.text(format_args!("fieldlease is listening on {url}"))?;
-    output.text(format_args!("  registry  {name}: {}", kinds.join(", ")))?;
-    output.text(format_args!("  store     {}", store.display()))?;
-    if let Some(first) = first {
-        output.text(format_args!("  tokens    {}", first.file.display()))?;
-    }
-    output.text("\nTry, in another terminal:")?;
-    for (what, command) in commands {
-        output.text(format_args!("\n  # {what}\n  {command}"))?;
-    }
-    output.text("")
-}
-
-/// How a shell reads a token.
-fn token(path: Option<&PathBuf>, name: &str) -> String {
-    path.map_or_else(|| format!("${name}"), |path| format!("$(cat '{}')", path.display()))
-}
-
-/// What works with any registry: nothing is said about its fields.
-fn commands_for(url: &str, kind: &str, first: Option<&FirstTokens>) -> [(&'static str, String); 3] {
-    let editor = token(first.map(|first| &first.editor), "EDITOR_TOKEN");
-    let ask =
-        |route: &str| format!("curl -s {url}/v1/{route} -H \"Authorization: Bearer {editor}\"");
-    [
-        ("a record, once it was created", ask(&format!("entities/{kind}/1"))),
-        ("what its saves left behind", ask(&format!("entities/{kind}/1/history"))),
-        ("who holds which lease", ask("leases")),
-    ]
-}
-
-fn commands(url: &str, first: Option<&FirstTokens>) -> [(&'static str, String); 3] {
-    let editor = token(first.map(|first| &first.editor), "EDITOR_TOKEN");
-    let worker = token(first.map(|first| &first.worker), "WORKER_TOKEN");
-    let (kind, id) = FIRST_RECORD;
-    let record = format!("{url}/v1/entities/{kind}/{id}");
-    let save = |token: &str, body: &str| {
-        format!(
-            "curl -s {record}/save -H \"Authorization: Bearer {token}\" \
-             -H 'Content-Type: application/json' -d '{body}'"
-        )
-    };
-    [
-        (
-            "an editor saves one field: one version",
-            save(&editor, r#"{"changes": {"description": "Solid oak, oiled."}}"#),
-        ),
-        (
-            "a worker saves another: an operation record, no version",
-            save(&worker, r#"{"changes": {"thumbnail": "chair.webp"}}"#),
-        ),
-        (
-            "what both left behind",
-            format!("curl -s {record}/history -H \"Authorization: Bearer {editor}\""),
-        ),
-    ]
 }
