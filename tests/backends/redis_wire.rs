@@ -185,7 +185,7 @@ async fn lc_13_what_a_server_keeps_always_ends_and_never_later_than_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_an_entity_has_lies_in_one_slot_whatever_its_id() {
+async fn lc_10_everything_an_entity_has_lies_in_one_slot_whatever_its_id() {
     let server = Server::start(Flavour::Redis7, &[]);
     let judge = Server::start(Flavour::Redis7, &["--cluster-enabled", "yes"]);
     let leases = connect(&server).await;

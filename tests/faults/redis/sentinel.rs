@@ -54,7 +54,7 @@ async fn too_few_replicas_refuse_a_lease_and_nothing_is_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failover_keeps_what_was_replicated_and_loses_what_was_not() {
+async fn lc_11_a_failover_keeps_what_was_replicated_and_loses_what_was_not() {
     let watched = Watched::start(Flavour::Redis7, DOWN_AFTER);
     let (a, b) = (Actor::new("a", &watched.url()).await, Actor::new("b", &watched.url()).await);
     let kept = held(a.ask_for(&["kept"], LONG, OnBusy::Fail).await);
