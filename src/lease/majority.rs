@@ -6,7 +6,7 @@
 //!
 //! Nodes are asked at the same time, and the answer is given as soon as it is decided. Whatever an attempt may have taken
 //! without leading to a lease is given back, also by requests that are still in the air when their caller goes away:
-//! see [`crew`] for who drives them.
+//! see `crew` for who drives them.
 //!
 //! INVARIANT: a node counts for a token only under its present name, and a name is never used again once something was
 //! given back under it. So a late release cannot take a vote away from a later grant.

@@ -1,9 +1,7 @@
 //! Looks at a server before leases are trusted to it: what it would lose, what it does not allow, what is in the way.
 //!
-//! [`gather`] asks, [`findings`] judges and is a plain function. Everything asked is harmless: one key of our own lives
+//! `facts` asks, `findings` judges and is a plain function. Everything asked is harmless: one key of our own lives
 //! for a moment, and lists are looked at in bounded pieces.
-//!
-//! [`gather`]: facts::gather
 
 mod acl;
 mod facts;
