@@ -72,5 +72,8 @@ if [ -z "${FIELDLEASE_REDIS_SERVER:-}" ] && [ ! -x "$folder/redis-server" ]; the
     if ! command -v redis-server >/dev/null 2>&1; then
         [ -x /usr/bin/redis-check-rdb ] || install redis-tools
         [ -x /usr/bin/redis-check-rdb ] || fail 'redis-tools has no redis-check-rdb; set FIELDLEASE_REDIS_SERVER'
+        # The same program goes by the name it is called with.
+        mkdir -p "$folder"
+        ln -sf /usr/bin/redis-check-rdb "$folder/redis-server"
     fi
 fi
