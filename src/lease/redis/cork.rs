@@ -1,8 +1,8 @@
-//! A stream that gathers what several tasks write before it sends it.
+//! A stream that hands out answers in small pieces.
 //!
-//! A request is written as soon as its task has made it, and each write is a system call here and one more at the
-//! server. So the first flush lets the other tasks that are ready run before it: what they write goes along. Alone, it costs
-//! one turn of the scheduler.
+//! Many requests on one connection are answered in one write, and all their tasks would send again together: then client
+//! and server work in turns. So a few answers are handed out, the tasks they wake run and send, and only then follow
+//! the next: the server works on the first while the rest is still being woken.
 
 use std::{
     io,
@@ -12,35 +12,54 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Gathered at most; more is sent at once, so that the server works while the rest is still being made.
-const MOST: usize = 4 * 1024;
+/// Handed out in one turn of the scheduler: a dozen short answers.
+const PIECE: usize = 64;
+/// More than this are no short answers: handed out at once.
+const LARGE: usize = 1024;
+/// Read at once.
+const CHUNK: usize = 8 * 1024;
 
 /// See the module.
 pub(super) struct Corked<S> {
     stream: S,
-    gathered: Vec<u8>,
-    sent: usize,
-    /// The others have had their turn.
-    waited: bool,
+    answers: Vec<u8>,
+    taken: usize,
+    /// A piece was handed out in this turn, and there is more.
+    rests: bool,
 }
 
 impl<S> Corked<S> {
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, gathered: Vec::with_capacity(MOST * 2), sent: 0, waited: false }
+        Self { stream, answers: Vec::with_capacity(CHUNK), taken: 0, rests: false }
     }
 }
 
-impl<S: AsyncWrite + Unpin> Corked<S> {
-    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while let Some(rest) = self.gathered.get(self.sent..).filter(|rest| !rest.is_empty()) {
-            let written = ready!(Pin::new(&mut self.stream).poll_write(context, rest))?;
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            self.sent += written;
+impl<S: AsyncRead + Unpin> AsyncRead for Corked<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.rests {
+            this.rests = false;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
         }
-        self.gathered.clear();
-        (self.sent, self.waited) = (0, false);
+        if this.taken >= this.answers.len() {
+            let mut chunk = [0; CHUNK];
+            let mut read = ReadBuf::new(&mut chunk);
+            ready!(Pin::new(&mut this.stream).poll_read(context, &mut read))?;
+            this.answers.clear();
+            this.answers.extend_from_slice(read.filled());
+            this.taken = 0;
+        }
+        let waiting = this.answers.get(this.taken..).unwrap_or_default();
+        let most = if waiting.len() > LARGE { waiting.len() } else { PIECE };
+        let piece = waiting.get(..most.min(buffer.remaining())).unwrap_or(waiting);
+        buffer.put_slice(piece);
+        this.rests = piece.len() < waiting.len();
+        this.taken += piece.len();
         Poll::Ready(Ok(()))
     }
 }
@@ -51,40 +70,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Corked<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        if this.gathered.len() >= MOST {
-            ready!(this.poll_send(context))?;
-        }
-        this.gathered.extend_from_slice(bytes);
-        Poll::Ready(Ok(bytes.len()))
+        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if !this.gathered.is_empty() {
-            if !this.waited && this.gathered.len() < MOST {
-                this.waited = true;
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            ready!(this.poll_send(context))?;
-        }
-        Pin::new(&mut this.stream).poll_flush(context)
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        ready!(this.poll_send(context))?;
-        Pin::new(&mut this.stream).poll_shutdown(context)
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Corked<S> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(context, buffer)
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
     }
 }
