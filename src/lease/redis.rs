@@ -11,7 +11,7 @@ mod answer;
 mod atlas;
 pub mod checks;
 mod cluster;
-mod cork;
+mod pieces;
 mod fault;
 mod guards;
 mod hearing;

@@ -17,8 +17,8 @@ use tokio::{
 };
 
 use crate::lease::redis::{
-    cork::Corked,
     fault::{Class, Fault},
+    pieces::Pieces,
     tls,
     url::{Access, Address, Password, Server},
     wait,
@@ -167,7 +167,7 @@ where
         }
     }
     let with_hello = info.protocol() != ProtocolVersion::RESP2;
-    let made = MultiplexedConnection::new_with_config(&info, Corked::new(stream), config).await;
+    let made = MultiplexedConnection::new_with_config(&info, Pieces::new(stream), config).await;
     let (mut connection, driver) = made.map_err(|error| Fault::of_connection(&error))?;
     let driver = tokio::spawn(driver);
     let greeting = Greeting::new(access, secret.filter(|_| !with_hello), name);

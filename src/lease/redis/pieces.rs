@@ -20,7 +20,7 @@ const LARGE: usize = 1024;
 const CHUNK: usize = 8 * 1024;
 
 /// See the module.
-pub(super) struct Corked<S> {
+pub(super) struct Pieces<S> {
     stream: S,
     answers: Vec<u8>,
     taken: usize,
@@ -28,13 +28,13 @@ pub(super) struct Corked<S> {
     rests: bool,
 }
 
-impl<S> Corked<S> {
+impl<S> Pieces<S> {
     pub(super) fn new(stream: S) -> Self {
         Self { stream, answers: Vec::with_capacity(CHUNK), taken: 0, rests: false }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Corked<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for Pieces<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -64,7 +64,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Corked<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Corked<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Pieces<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -79,5 +79,34 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Corked<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    /// What each turn hands out; 0 is a turn of the others.
+    fn turns(answers: &[u8], count: usize) -> Vec<usize> {
+        let mut stream = Pieces::new(answers);
+        let mut context = Context::from_waker(Waker::noop());
+        let turn = |_| {
+            let mut bytes = [0; CHUNK];
+            let mut buffer = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut stream).poll_read(&mut context, &mut buffer) {
+                Poll::Ready(read) => read.map(|()| buffer.filled().len()).unwrap(),
+                Poll::Pending => 0,
+            }
+        };
+        (0..count).map(turn).collect()
+    }
+
+    #[test]
+    fn short_answers_come_in_pieces_with_a_turn_of_the_others_between_and_long_ones_at_once() {
+        assert_eq!(turns(&[b'+'; 150], 5), [64, 0, 64, 0, 22]);
+        assert_eq!(turns(&[b'+'; 10], 1), [10]);
+        assert_eq!(turns(&[b'+'; 2_000], 1), [2_000]);
     }
 }
