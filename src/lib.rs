@@ -16,6 +16,7 @@ pub mod error;
 pub mod event;
 pub mod diagnostic;
 pub mod snapshot;
+pub mod database;
 // rules
 pub mod strategy;
 pub mod registry;

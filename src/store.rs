@@ -1,8 +1,11 @@
 //! The record store's ports: the database is the authority on who may write (RULES 10).
 
-pub mod named;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+pub(crate) mod prepare;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+pub(crate) mod text;
 
 use std::collections::BTreeMap;
 

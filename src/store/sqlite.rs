@@ -14,7 +14,6 @@ mod lane;
 mod load;
 mod open;
 mod place;
-mod prepare;
 mod registry;
 mod rows;
 mod session;
@@ -35,7 +34,6 @@ use self::{
     lane::Lane,
     open::Settings,
     place::Place,
-    prepare::Prepared,
     registry::Activation,
     session::{Reopen, Session, Tx},
 };
@@ -48,7 +46,7 @@ use crate::{
     path::Path,
     scope::Scope,
     snapshot::Snapshot,
-    store::{ClaimAsk, Claimed, RecordStore, RegistryStore},
+    store::{ClaimAsk, Claimed, RecordStore, RegistryStore, prepare::Prepared},
     token::{Fence, Generation, OperationId, VersionNumber},
 };
 

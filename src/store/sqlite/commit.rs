@@ -5,12 +5,15 @@ use crate::{
     path::Path,
     record::Record,
     registry::covers,
-    store::sqlite::{
-        fault::Fault,
-        load::{EntityRow, check_rules, entity_row},
+    store::{
         prepare::{Prepared, PreparedScope},
-        rows::{self, ScopeStep, ScopeSteps},
-        session::{End, Tx},
+        sqlite::{
+            fault::Fault,
+            load::{EntityRow, check_rules, entity_row},
+            rows,
+            session::{End, Tx},
+        },
+        text::{self as stored, ScopeStep, ScopeSteps},
     },
     token::{Fence, Incarnation, OperationId, ScopeVersion, VersionNumber},
 };
@@ -56,7 +59,7 @@ pub(super) fn resolve(
         Ok(Committed::Applied {
             incarnation: rows::incarnation(row, 2)?,
             number: rows::number(row, 3)?,
-            versions: rows::versions_after(&rows::scope_steps(rows::text(row, 4)?)?),
+            versions: stored::versions_after(&stored::scope_steps(rows::text(row, 4)?)?),
         })
     })?;
     if found.is_none() {
@@ -83,7 +86,7 @@ fn apply(tx: &Tx<'_>, save: &Prepared) -> Result<Committed, Stop> {
     let number = save.version.as_ref().map(|_| row.number.next());
     stamp(tx, save, row.entity, &steps)?;
     remember(tx, save, row.entity, incarnation, number, &steps)?;
-    let text = rows::record_text(&record);
+    let text = stored::record_text(&record);
     let deleting = save.lifecycle == Lifecycle::Delete;
     let params = (
         row.entity,
@@ -95,7 +98,7 @@ fn apply(tx: &Tx<'_>, save: &Prepared) -> Result<Committed, Stop> {
     );
     tx.change(&tx.sql.update_entity, params)?;
     tx.words.keep(row.entity, text, &record);
-    Ok(Committed::Applied { versions: rows::versions_after(&steps), number, incarnation })
+    Ok(Committed::Applied { versions: stored::versions_after(&steps), number, incarnation })
 }
 
 /// The entity row the plan was made on; made now for the first creation.
@@ -213,7 +216,7 @@ fn retire(tx: &Tx<'_>, save: &Prepared, entity: i64, steps: &mut ScopeSteps) -> 
         let after = tx.always(&tx.sql.retire_scope, params, |row| rows::version(row, 0))?;
         if !named {
             let before = ScopeVersion(after.0.saturating_sub(1));
-            steps.insert(rows::scope_name(&text)?, ScopeStep { before, after, fence: None });
+            steps.insert(stored::scope_name(&text)?, ScopeStep { before, after, fence: None });
         }
     }
     Ok(())
@@ -284,7 +287,7 @@ fn stamp(tx: &Tx<'_>, save: &Prepared, entity: i64, steps: &ScopeSteps) -> Resul
             rows::column(version.0)?,
             operation,
             tx.now.0,
-            rows::kind_text(save.writer.kind),
+            stored::kind_text(save.writer.kind),
             &*save.writer.name,
             save.writer.on_behalf_of.as_deref(),
         );
@@ -319,12 +322,12 @@ fn remember(
         entity,
         rows::column(incarnation.0)?,
         number,
-        rows::lifecycle_text(save.lifecycle),
+        stored::lifecycle_text(save.lifecycle),
         tx.now.0,
         save.generation.0,
         scopes,
         save.detail.as_str(),
-        rows::kind_text(save.writer.kind),
+        stored::kind_text(save.writer.kind),
         &*save.writer.name,
         save.writer.on_behalf_of.as_deref(),
     );

@@ -2,7 +2,7 @@
 
 use rusqlite::ErrorCode;
 
-use crate::{error::Error, token::OperationId};
+use crate::{error::Error, store::text::Broken, token::OperationId};
 
 /// Why a piece of work on a connection failed.
 #[derive(Debug)]
@@ -22,6 +22,12 @@ pub(super) enum Fault {
 impl From<rusqlite::Error> for Fault {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
+    }
+}
+
+impl From<Broken> for Fault {
+    fn from(Broken(message): Broken) -> Self {
+        Self::Broken(message)
     }
 }
 

@@ -10,7 +10,10 @@ use crate::{
     error::Error,
     history::{BaseQuery, Entry},
     path::Path,
-    store::sqlite::{fault::Fault, rows, session::Tx},
+    store::{
+        sqlite::{fault::Fault, rows, session::Tx},
+        text as stored,
+    },
     token::{OperationId, VersionNumber},
 };
 
@@ -121,9 +124,9 @@ fn entry_of(tx: &Tx<'_>, row: &Row<'_>) -> Done<Entry> {
         operation: rows::operation_id(row, 1)?,
         incarnation: rows::incarnation(row, 2)?,
         number: rows::number(row, 3)?,
-        lifecycle: rows::lifecycle(rows::text(row, 4)?)?,
+        lifecycle: stored::lifecycle(rows::text(row, 4)?)?,
         at: rows::time(row, 5)?,
-        versions: rows::versions_after(&rows::scope_steps(rows::text(row, 6)?)?),
+        versions: stored::versions_after(&stored::scope_steps(rows::text(row, 6)?)?),
         writer: rows::writer(tx.words, row, 10)?,
         changed,
         trace,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::store::named;
+use crate::database::named;
 
 macro_rules! statements {
     ($($name:ident),+ $(,)?) => {

@@ -15,7 +15,7 @@ use crate::{
     path::Path,
     record::Record,
     scope::ScopeName,
-    store::sqlite::{fault::Fault, rows},
+    store::{sqlite::fault::Fault, text as stored},
 };
 
 /// More words than this are forgotten all at once: a bound, not a tuned cache.
@@ -45,7 +45,7 @@ impl Words {
     }
 
     pub(super) fn scope(&self, text: &str) -> Result<ScopeName, Fault> {
-        remembered(&self.scopes, text, || rows::scope_name(text))
+        remembered(&self.scopes, text, || Ok(stored::scope_name(text)?))
     }
 
     pub(super) fn name(&self, text: &str) -> Result<Arc<str>, Fault> {
@@ -66,7 +66,7 @@ impl Words {
 
     /// A stored record that is not an entity's present one.
     pub(super) fn parse(&self, text: &str) -> Result<Record, Fault> {
-        let Json::Object(leaves) = rows::json(text)? else {
+        let Json::Object(leaves) = stored::json(text)? else {
             return Err(Fault::Broken("a stored record is not a JSON object".to_owned()));
         };
         let read = |(text, leaf): (String, Json)| Ok((self.path(&text)?, leaf));
@@ -116,7 +116,7 @@ mod tests {
 
         for text in texts {
             let record = words.record(1, text).unwrap();
-            assert_eq!(rows::record_text(&record), text);
+            assert_eq!(stored::record_text(&record), text);
         }
     }
 

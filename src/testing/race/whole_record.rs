@@ -14,12 +14,12 @@ use serde_json::Value as Json;
 use crate::{
     clock::{Clock, SystemClock},
     commit::Changed,
+    database::named,
     entity::{EntityRef, GroupName, Value, WriterKind},
     error::{Error, Result},
     path::Path,
     record::Record,
     scope::ScopeName,
-    store::named,
     testing::{
         checker::{History, Save, Standing, Stored, Told, check},
         race::{Course, Log, Player, Race, Run, Scenario, operation},

@@ -9,7 +9,7 @@ use crate::{
     path::{Path, Pattern},
     record::Patch,
     scope::ScopeName,
-    store::sqlite::rows,
+    store::text as stored,
     token::{Fence, Generation, Incarnation, OperationId},
 };
 
@@ -17,53 +17,53 @@ use crate::{
 const DEPTH_MAX: usize = 100;
 
 /// A commit, encoded.
-pub(super) struct Prepared {
-    pub(super) operation: OperationId,
-    pub(super) writer: Writer,
-    pub(super) entity: EntityRef,
-    pub(super) lifecycle: Lifecycle,
-    pub(super) incarnation: Incarnation,
-    pub(super) generation: Generation,
-    pub(super) entity_fence: Fence,
-    pub(super) scopes: Vec<PreparedScope>,
-    pub(super) inputs: Vec<(Path, Option<OperationId>)>,
-    pub(super) input_patterns: Vec<Pattern>,
-    pub(super) parents: Vec<Path>,
-    pub(super) patch: Patch,
-    pub(super) removed_items: Vec<Path>,
-    pub(super) changed: Vec<PreparedChange>,
-    pub(super) version: Option<PreparedVersion>,
-    pub(super) detail: String,
+pub(crate) struct Prepared {
+    pub(crate) operation: OperationId,
+    pub(crate) writer: Writer,
+    pub(crate) entity: EntityRef,
+    pub(crate) lifecycle: Lifecycle,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) generation: Generation,
+    pub(crate) entity_fence: Fence,
+    pub(crate) scopes: Vec<PreparedScope>,
+    pub(crate) inputs: Vec<(Path, Option<OperationId>)>,
+    pub(crate) input_patterns: Vec<Pattern>,
+    pub(crate) parents: Vec<Path>,
+    pub(crate) patch: Patch,
+    pub(crate) removed_items: Vec<Path>,
+    pub(crate) changed: Vec<PreparedChange>,
+    pub(crate) version: Option<PreparedVersion>,
+    pub(crate) detail: String,
 }
 
 /// One scope of it.
-pub(super) struct PreparedScope {
-    pub(super) name: ScopeName,
-    pub(super) text: String,
-    pub(super) expect: Expect,
+pub(crate) struct PreparedScope {
+    pub(crate) name: ScopeName,
+    pub(crate) text: String,
+    pub(crate) expect: Expect,
     /// 1 when something in the scope changes, else it is only compared.
-    pub(super) by: i64,
+    pub(crate) by: i64,
 }
 
 /// One changed unit.
-pub(super) struct PreparedChange {
-    pub(super) path: Path,
-    pub(super) scope: ScopeName,
-    pub(super) scope_text: String,
-    pub(super) old: Option<String>,
-    pub(super) new: Option<String>,
-    pub(super) strategy: Option<String>,
+pub(crate) struct PreparedChange {
+    pub(crate) path: Path,
+    pub(crate) scope: ScopeName,
+    pub(crate) scope_text: String,
+    pub(crate) old: Option<String>,
+    pub(crate) new: Option<String>,
+    pub(crate) strategy: Option<String>,
 }
 
 /// What an editor's save adds to the history.
-pub(super) struct PreparedVersion {
-    pub(super) state: String,
-    pub(super) reason: Option<String>,
+pub(crate) struct PreparedVersion {
+    pub(crate) state: String,
+    pub(crate) reason: Option<String>,
 }
 
 impl Prepared {
     /// Checks what the plan promises and encodes it.
-    pub(super) fn new(commit: &Commit) -> Result<Self> {
+    pub(crate) fn new(commit: &Commit) -> Result<Self> {
         check(commit)?;
         let changes_in =
             |scope: &ScopeName| commit.changed.iter().any(|change| change.scope == *scope);
@@ -78,14 +78,14 @@ impl Prepared {
             path: change.path.clone(),
             scope: change.scope.clone(),
             scope_text: change.scope.to_string(),
-            old: rows::value_text(&change.old),
-            new: rows::value_text(&change.new),
+            old: stored::value_text(&change.old),
+            new: stored::value_text(&change.new),
             strategy: change.strategy.clone(),
         });
         let (version, detail) = match &commit.trace {
             Trace::Version { state, reason } => {
                 let version =
-                    PreparedVersion { state: rows::record_text(state), reason: reason.clone() };
+                    PreparedVersion { state: stored::record_text(state), reason: reason.clone() };
                 (Some(version), detail_text(&OperationDetail::default())?)
             }
             Trace::Operation(detail) => (None, detail_text(detail)?),

@@ -1,0 +1,4 @@
+//! What the backends in databases share: statements and migrations out of files.
+
+pub mod migration;
+pub mod named;
