@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Locking, OnBusy, Owner,
+    Locking, Owner,
     buckets::Buckets,
     cover::{inside, keys_inside, overlap},
     extends::{Draft, Home},
@@ -242,9 +242,6 @@ pub(crate) fn not_yet(
         found.push((values.span, format!("history.values: {}", values.value)));
     }
     for group in &draft.groups {
-        if let Some(policy) = group.on_busy.filter(|policy| policy.value == OnBusy::Enqueue) {
-            found.push((policy.span, format!("on_busy: enqueue of `{}`", group.name.value)));
-        }
         if let Some(word) = group.history.first() {
             found.push((word.span, format!("history of the group `{}`", group.name.value)));
         }
@@ -255,9 +252,6 @@ pub(crate) fn not_yet(
         if let Some(word) = entry.strategy.as_ref().filter(|word| known.is_later(&word.value)) {
             found.push((word.span, format!("strategy `{}` of `{pattern}`", word.value)));
         }
-        if let Some(policy) = entry.on_busy.as_ref().filter(|p| p.value == OnBusy::Enqueue) {
-            found.push((policy.span, format!("on_busy: enqueue of `{pattern}`")));
-        }
         let history = &entry.history;
         if let Some(word) =
             history.values.as_ref().or(history.editor.as_ref()).or(history.worker.as_ref())
@@ -267,7 +261,6 @@ pub(crate) fn not_yet(
     }
     let coupled = draft.coupled.iter().map(|set| (set.span, "coupled".to_owned()));
     found.extend(coupled);
-    found.extend(draft.storage.map(|storage| (storage.span, "storage".to_owned())));
     found.extend(draft.select.map(|select| (select.span, "select".to_owned())));
     for (span, what) in &found {
         let message = format!("{what} is read and checked, but has no effect in this version yet");

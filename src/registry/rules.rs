@@ -16,6 +16,7 @@ use super::{
     raw::Enforcement,
 };
 use crate::{
+    diagnostic::{Span, Spanned},
     entity::{EntityType, GroupName},
     path::{AXES_MAX, AxisMatch, Path, Pattern, Segment, Tail},
     scope::ScopeName,
@@ -47,6 +48,12 @@ pub struct EntityRules {
     pub history: HistoryValues,
     /// `storage:` as written, defaults not filled in.
     pub storage: Option<Json>,
+    /// Where it was written.
+    pub storage_at: Span,
+    /// Its places, in file order, each with where its path was written.
+    pub places: Vec<(Spanned<Pattern>, Json)>,
+    /// Where each of [`EntityRules::rules`] was written.
+    pub rules_at: Vec<Span>,
     /// `select:` as written.
     pub select: Option<Json>,
     /// Keys that are parsed and checked but have no effect yet; saves are refused while there are any.
