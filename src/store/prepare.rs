@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use crate::{
-    commit::{Commit, Expect, Lifecycle, OperationDetail, Trace},
+    commit::{Commit, Expect, KeyUse, Lifecycle, OperationDetail, Trace},
     entity::{EntityRef, Writer, WriterKind},
     error::{Error, Result},
     path::{Path, Pattern},
@@ -34,6 +34,11 @@ pub(crate) struct Prepared {
     pub(crate) changed: Vec<PreparedChange>,
     pub(crate) version: Option<PreparedVersion>,
     pub(crate) detail: String,
+    /// As it was asked for: what of it is written is `store::keys::End::by`.
+    pub(crate) key: Option<KeyUse>,
+    /// Kind and text of what is told.
+    pub(crate) events: Vec<(String, String)>,
+    pub(crate) queued: Option<OperationId>,
 }
 
 /// One scope of it.
@@ -107,6 +112,13 @@ impl Prepared {
             changed: changed.collect(),
             version,
             detail,
+            key: commit.key.clone(),
+            events: commit
+                .events
+                .iter()
+                .map(|event| (event.kind.clone(), event.body.to_string()))
+                .collect(),
+            queued: commit.queued,
         })
     }
 }
