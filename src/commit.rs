@@ -1,9 +1,10 @@
 //! What crosses the store border: one value per save, applied whole or not at all.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     entity::{EntityRef, Value, Writer},
+    key::{Attempt, Finished, InputStamps, Key, Owner, RequestHash},
     path::{Path, Pattern},
     record::{Patch, Record},
     scope::ScopeName,
@@ -61,9 +62,9 @@ pub struct Changed {
 pub enum Trace {
     /// An editor's save: a version.
     Version {
-        /// Every editor-owned value after the save.
+        /// Every editor-owned value after the save, and the items editors made; before it, where it is a delete.
         state: Record,
-        /// Why a refusal was overridden, when it was (RULES 42).
+        /// Why a refusal was overridden (RULES 42), or which version was restored.
         reason: Option<String>,
     },
     /// A worker's save: an operation record.
@@ -85,7 +86,7 @@ pub struct OperationDetail {
     /// Paths left out, each with the reason's code.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left_out: BTreeMap<Path, String>,
-    /// Why a refusal was overridden, when it was (RULES 42).
+    /// Why a refusal was overridden (RULES 42), or what was undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -124,6 +125,50 @@ pub struct Commit {
     pub changed: Vec<Changed>,
     /// Version or operation record.
     pub trace: Trace,
+    /// The key this save completes, in the same transaction.
+    pub key: Option<KeyUse>,
+    /// What others are told, in the same transaction (RULES 26).
+    pub events: Vec<Notice>,
+    /// The waiting save this is: its row goes in the same transaction, or nothing happens (RULES 36).
+    pub queued: Option<OperationId>,
+}
+
+/// One event to be told of a record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Notice {
+    /// What it is: `requeue`, `queue_refused`, `queue_unchanged` or `queue_cancelled`.
+    pub kind: String,
+    /// What it says.
+    pub body: serde_json::Value,
+}
+
+/// A key completed by a save. The key's row is locked first (RULES 24), and what is wrong with the key is told before
+/// anything else. A save that is refused, for the key or for anything else, leaves the key as it was.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyUse {
+    /// The key.
+    pub key: Key,
+    /// What the work is.
+    pub hash: RequestHash,
+    /// How the key comes to be this save's.
+    pub mode: KeyMode,
+    /// What repeats are answered, beside [`crate::key::Effect`].
+    pub result: String,
+    /// How long, from the commit on.
+    pub retention: Duration,
+    /// As [`Finished::inputs`].
+    pub inputs: Option<InputStamps>,
+}
+
+/// How a key comes to be a save's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyMode {
+    /// It was begun before: this attempt must still have it, whether or not its lease has lapsed. Else
+    /// [`Refusal::KeyLost`].
+    Claimed(Attempt),
+    /// Acquired and completed by the save itself, where [`crate::key::begin`] would acquire. Else
+    /// [`Refusal::KeyReplay`], [`Refusal::KeyMismatch`] or [`Refusal::KeyBusy`] (RULES 31).
+    Once(Owner),
 }
 
 /// Why a store did not apply a commit or a claim.
@@ -146,8 +191,18 @@ pub enum Refusal {
     Gone,
     /// The id was deleted and created again.
     Recreated,
+    /// The waiting save was cancelled, or has run already.
+    NotQueued,
     /// Other rules are in force: the generation they have.
     StaleRegistry(Generation),
+    /// The key is no longer this attempt's: another took over.
+    KeyLost,
+    /// The work of the key had ended: this is what it answered.
+    KeyReplay(Box<Finished>),
+    /// The key was used for other work.
+    KeyMismatch,
+    /// Another attempt is at the work of the key, or it is not to be tried again yet: ask again after this time.
+    KeyBusy(Duration),
 }
 
 impl Refusal {
@@ -163,7 +218,12 @@ impl Refusal {
             Self::Exists => "exists",
             Self::Gone => "gone",
             Self::Recreated => "recreated",
+            Self::NotQueued => "not_queued",
             Self::StaleRegistry(_) => "stale_registry",
+            Self::KeyLost => "key_lost",
+            Self::KeyReplay(_) => "key_replay",
+            Self::KeyMismatch => "key_mismatch",
+            Self::KeyBusy(_) => "key_busy",
         }
     }
 }

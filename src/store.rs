@@ -1,5 +1,15 @@
 //! The record store's ports: the database is the authority on who may write (RULES 10).
 
+#[cfg(feature = "postgres")]
+pub(crate) mod expressions;
+#[cfg(feature = "mysql")]
+pub mod mysql;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+pub(crate) mod keys;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+pub(crate) mod mapped;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub(crate) mod prepare;
 #[cfg(feature = "sqlite")]
@@ -7,13 +17,15 @@ pub mod sqlite;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub(crate) mod text;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     clock::BoxFuture,
     commit::{Commit, Committed, Refusal},
     entity::{EntityRef, EntityType},
-    error::Result,
+    error::{Error, Result},
+    mapping::Layout,
+    registry::EntityRules,
     scope::{Scope, ScopeName, ScopeSet},
     snapshot::Snapshot,
     token::{Fence, Generation, HolderToken, OperationId},
@@ -63,6 +75,22 @@ pub trait RecordStore: Send + Sync {
     fn resolve(&self, operation: OperationId) -> BoxFuture<'_, Result<Option<Committed>>>;
     /// Raises the fence of a scope and writes no holder: the claim of whoever held it is void (RULES 20).
     fn break_claim<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Result<Fence>>;
+    /// From now on records of this type lie where `storage` of these rules says; with none, in the store's own table.
+    /// The layout tells which forms of values the columns give back. Refused where the tables do not fit the rules,
+    /// with everything in which they differ.
+    fn map<'a>(
+        &'a self,
+        rules: &'a Arc<EntityRules>,
+    ) -> BoxFuture<'a, Result<Option<Arc<Layout>>>> {
+        Box::pin(async move {
+            if rules.storage.is_none() {
+                return Ok(None);
+            }
+            let message =
+                format!("`{}` declares `storage`, and this store maps no tables", rules.kind);
+            Err(Error::NotYet { message })
+        })
+    }
 }
 
 /// The rules in force, kept in the database (RULES 29).

@@ -7,17 +7,23 @@
 //! SQLite has no clock of its own: the times are this process's wall clock. With
 //! [`Synchronous::Normal`], a power cut may take the last commits; a crash of the process takes none.
 
+mod catalogue;
+mod checks;
 mod commit;
 mod fault;
 mod history;
+mod keys;
 mod lane;
 mod load;
+mod mapped;
 mod open;
 mod place;
+mod queue;
 mod registry;
 mod rows;
 mod session;
 mod statements;
+mod upkeep;
 mod words;
 
 pub use self::{open::Synchronous, statements::Statements};
@@ -40,13 +46,20 @@ use self::{
 use crate::{
     clock::{BoxFuture, Clock, SystemClock},
     commit::{Commit, Committed},
+    database::{finding::Finding, migration::Migration},
     entity::{EntityRef, EntityType, Value},
     error::{Error, Result},
     history::{BaseQuery, Entry, HistoryStore},
+    mapping::{Layout, Mapping},
     path::Path,
+    registry::EntityRules,
     scope::Scope,
     snapshot::Snapshot,
-    store::{ClaimAsk, Claimed, RecordStore, RegistryStore, prepare::Prepared},
+    store::{
+        ClaimAsk, Claimed, RecordStore, RegistryStore,
+        mapped::{Layouts, misfit},
+        prepare::Prepared,
+    },
     token::{Fence, Generation, OperationId, VersionNumber},
 };
 
@@ -69,6 +82,7 @@ impl Default for SqliteOptions {
                 synchronous: Synchronous::Normal,
                 busy: Duration::from_secs(5),
                 size_max: None,
+                guest: false,
             },
             readers: 2,
             queue: 256,
@@ -96,6 +110,13 @@ impl SqliteOptions {
     /// Largest size of the file in bytes, default none; saves that would pass it answer `unavailable`.
     pub fn size_max(mut self, bytes: u64) -> Self {
         self.settings.size_max = Some(bytes);
+        self
+    }
+
+    /// The file is another program's, and ours stand beside its tables: for records that `storage` maps to them.
+    /// The file's header stays the other program's; its journal becomes a write-ahead log. Default off.
+    pub fn guest(mut self) -> Self {
+        self.settings.guest = true;
         self
     }
 
@@ -136,6 +157,7 @@ pub struct SqliteStore {
     writer: Lane,
     /// `None` in memory: the one connection does both.
     readers: Option<Lane>,
+    layouts: Layouts,
 }
 
 impl SqliteStore {
@@ -184,6 +206,7 @@ impl SqliteStore {
                 &what,
             )?,
             readers: Some(Lane::start("fl-read", readers, options.queue, &what)?),
+            layouts: Layouts::default(),
         })
     }
 
@@ -207,7 +230,29 @@ impl SqliteStore {
         let reopen: Reopen = Arc::new(|| Err(rusqlite::Error::InvalidQuery));
         let session = build.session(connection, reopen);
         let writer = Lane::start("fl-write", vec![session], options.queue, "the store in memory")?;
-        Ok(Self { writer, readers: None })
+        Ok(Self { writer, readers: None, layouts: Layouts::default() })
+    }
+
+    /// The files its tables are made by, in order. Opening a file applies what is missing.
+    #[must_use]
+    pub fn migrations() -> &'static [Migration] {
+        &open::MIGRATIONS
+    }
+
+    /// The migrations a file lacks, in order; all of them where there is none. Changes nothing.
+    ///
+    /// # Errors
+    /// `changed_schema` and `newer_schema`, and when the file cannot be read.
+    pub fn outstanding(path: impl AsRef<FilePath>) -> Result<Vec<&'static str>> {
+        Ok(checks::outstanding(path.as_ref())?.iter().map(|file| file.name).collect())
+    }
+
+    /// Looks at a file without changing it: whether it is whole, ours and up to date. Worst first. Reads all of it.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn checks(path: impl AsRef<FilePath>) -> Result<Vec<Finding>> {
+        checks::findings(path.as_ref())
     }
 
     /// Finishes what is queued, closes the file and lets go of the lock. Later calls answer `unavailable`.
@@ -264,19 +309,21 @@ impl Build<'_> {
 
 impl RecordStore for SqliteStore {
     fn load<'a>(&'a self, entity: &'a EntityRef) -> BoxFuture<'a, Result<Option<Snapshot>>> {
-        let entity = entity.clone();
-        Box::pin(self.read(move |tx| load::load(tx, &entity)))
+        let (entity, layout) = (entity.clone(), self.layouts.of(&entity.kind));
+        Box::pin(self.read(move |tx| load::load(tx, layout.as_deref(), &entity)))
     }
 
     fn claim<'a>(&'a self, ask: &'a ClaimAsk) -> BoxFuture<'a, Result<Claimed>> {
-        let ask = ask.clone();
-        Box::pin(self.write(None, move |tx| load::claim(tx, &ask)))
+        let (ask, layout) = (ask.clone(), self.layouts.of(&ask.scopes.entity().kind));
+        Box::pin(self.write(None, move |tx| load::claim(tx, layout.as_deref(), &ask)))
     }
 
     fn commit<'a>(&'a self, commit: &'a Commit) -> BoxFuture<'a, Result<Committed>> {
         Box::pin(async move {
             let save = Prepared::new(commit)?;
-            self.write(Some(save.operation), move |tx| commit::commit(tx, &save)).await
+            let layout = self.layouts.of(&save.entity.kind);
+            let body = move |tx: &Tx<'_>| commit::commit(tx, layout.as_deref(), &save);
+            self.write(Some(commit.operation), body).await
         })
     }
 
@@ -288,6 +335,22 @@ impl RecordStore for SqliteStore {
     fn break_claim<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Result<Fence>> {
         let scope = scope.clone();
         Box::pin(self.write(None, move |tx| load::break_claim(tx, &scope)))
+    }
+
+    fn map<'a>(
+        &'a self,
+        rules: &'a Arc<EntityRules>,
+    ) -> BoxFuture<'a, Result<Option<Arc<Layout>>>> {
+        Box::pin(async move {
+            let Some(mapping) = Mapping::of(rules) else {
+                self.layouts.keep(&rules.kind, None);
+                return Ok(None);
+            };
+            let bound = self.read(move |tx| mapped::bind(tx, &mapping)).await?;
+            let layout = bound.map(Arc::new).map_err(|faults| misfit(&rules.kind, &faults))?;
+            self.layouts.keep(&rules.kind, Some(Arc::clone(&layout)));
+            Ok(Some(layout))
+        })
     }
 }
 

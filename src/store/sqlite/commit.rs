@@ -2,15 +2,18 @@
 
 use crate::{
     commit::{Committed, Expect, Lifecycle, Refusal},
+    mapping::Layout,
     path::Path,
     record::Record,
     registry::covers,
     store::{
+        mapped::objection,
         prepare::{Prepared, PreparedScope},
         sqlite::{
             fault::Fault,
+            keys::{self, Completion},
             load::{EntityRow, check_rules, entity_row},
-            rows,
+            mapped, queue, rows,
             session::{End, Tx},
         },
         text::{self as stored, ScopeStep, ScopeSteps},
@@ -37,12 +40,16 @@ impl From<Refusal> for Stop {
 }
 
 /// Applies it. A refused commit ends in a rollback: nothing it wrote on the way stays.
-pub(super) fn commit(tx: &Tx<'_>, save: &Prepared) -> Result<End<Committed>, Fault> {
+pub(super) fn commit(
+    tx: &Tx<'_>,
+    layout: Option<&Layout>,
+    save: &Prepared,
+) -> Result<End<Committed>, Fault> {
     let operation = rows::operation_blob(save.operation);
     if tx.one(&tx.sql.operation, [operation], |_| Ok(()))?.is_some() {
         return Ok(End::Undo(Committed::AlreadyApplied));
     }
-    match apply(tx, save) {
+    match apply(tx, layout, save) {
         Ok(applied) => Ok(End::Keep(applied)),
         Err(Stop::Refused(refusal)) => Ok(End::Undo(Committed::Refused(refusal))),
         Err(Stop::Fault(fault)) => Err(fault),
@@ -68,9 +75,18 @@ pub(super) fn resolve(
     Ok(End::Keep(found))
 }
 
-fn apply(tx: &Tx<'_>, save: &Prepared) -> Result<Committed, Stop> {
+fn apply(tx: &Tx<'_>, layout: Option<&Layout>, save: &Prepared) -> Result<Committed, Stop> {
+    // The key comes first (RULES 24): a repeat is answered what the first call was, whatever has moved since.
+    let attempt = match &save.key {
+        Some(key) => Some(keys::take(tx, key)??),
+        None => None,
+    };
     if let Some(refusal) = check_rules(tx, &save.entity.kind, save.generation)? {
         return Err(refusal.into());
+    }
+    let stored = layout.map(|layout| mapped::stored(tx, layout, &save.entity)).transpose()?;
+    if let Some(stored) = &stored {
+        mapped::meet(tx, &save.entity, stored.exists)?;
     }
     let row = expected_row(tx, save)?;
     let mut steps = advance(tx, save, row.entity)?;
@@ -78,14 +94,39 @@ fn apply(tx: &Tx<'_>, save: &Prepared) -> Result<Committed, Stop> {
         retire(tx, save, row.entity, &mut steps)?;
     }
     check_inputs(tx, save, row.entity)?;
-    let record = patched(tx, save, &row)?;
+    let record = match (&stored, layout) {
+        (Some(stored), Some(layout)) => {
+            if let Some(refusal) = objection(save, &stored.record).map_err(Fault::from)? {
+                return Err(refusal.into());
+            }
+            mapped::write(tx, layout, stored, save)?;
+            // The values are where the CMS looks for them, and nowhere else.
+            Record::new()
+        }
+        _ => patched(tx, save, &row)?,
+    };
     let incarnation = match save.lifecycle {
         Lifecycle::Create => row.incarnation.next(),
         Lifecycle::Update | Lifecycle::Delete => row.incarnation,
     };
     let number = save.version.as_ref().map(|_| row.number.next());
     stamp(tx, save, row.entity, &steps)?;
-    remember(tx, save, row.entity, incarnation, number, &steps)?;
+    let scopes = serde_json::to_string(&steps).map_err(|error| Fault::Broken(error.to_string()))?;
+    remember(tx, save, row.entity, incarnation, number, &steps, &scopes)?;
+    if let Some(waiting) = save.queued
+        && queue::take(tx, waiting)?.is_none()
+    {
+        return Err(Refusal::NotQueued.into());
+    }
+    for (kind, body) in &save.events {
+        queue::tell(tx, &save.entity, save.operation, kind, body)?;
+    }
+    if let (Some(key), Some(attempt)) = (&save.key, attempt) {
+        let by = Completion { operation: save.operation, incarnation, number, scopes: &scopes };
+        if !keys::complete(tx, key, attempt, &by)? {
+            return Err(Refusal::KeyLost.into());
+        }
+    }
     let text = stored::record_text(&record);
     let deleting = save.lifecycle == Lifecycle::Delete;
     let params = (
@@ -314,8 +355,8 @@ fn remember(
     incarnation: Incarnation,
     number: Option<VersionNumber>,
     steps: &ScopeSteps,
+    scopes: &str,
 ) -> Result<(), Fault> {
-    let scopes = serde_json::to_string(steps).map_err(|error| Fault::Broken(error.to_string()))?;
     let number = number.map(|number| rows::column(number.0)).transpose()?;
     let params = (
         rows::operation_blob(save.operation),

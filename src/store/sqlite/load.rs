@@ -6,13 +6,15 @@ use crate::{
     clock::StoreTime,
     commit::Refusal,
     entity::{EntityRef, EntityType},
+    mapping::Layout,
+    record::Record,
     scope::Scope,
     snapshot::{Snapshot, Stamp},
     store::{
         Claim, ClaimAsk, Claimed,
         sqlite::{
             fault::Fault,
-            rows,
+            mapped, rows,
             session::{End, Tx},
         },
     },
@@ -46,12 +48,27 @@ pub(super) fn entity_row(tx: &Tx<'_>, kind: &str, id: &str) -> Done<Option<Entit
 }
 
 /// The entity as of this transaction.
-pub(super) fn load(tx: &Tx<'_>, entity: &EntityRef) -> Done<Option<Snapshot>> {
+pub(super) fn load(
+    tx: &Tx<'_>,
+    layout: Option<&Layout>,
+    entity: &EntityRef,
+) -> Done<Option<Snapshot>> {
     let row = entity_row(tx, entity.kind.as_str(), entity.id.as_str())?;
-    row.map(|row| snapshot(tx, entity, &row)).transpose()
+    let Some(layout) = layout else {
+        return row.map(|row| snapshot(tx, entity, &row, None)).transpose();
+    };
+    let stored = mapped::stored(tx, layout, entity)?;
+    let row = mapped::seen(tx, row, stored.exists);
+    row.map(|row| snapshot(tx, entity, &row, Some(stored.record))).transpose()
 }
 
-fn snapshot(tx: &Tx<'_>, entity: &EntityRef, row: &EntityRow) -> Done<Snapshot> {
+/// With `record` where the values are not in our own row.
+fn snapshot(
+    tx: &Tx<'_>,
+    entity: &EntityRef,
+    row: &EntityRow,
+    record: Option<Record>,
+) -> Done<Snapshot> {
     let mut versions = BTreeMap::new();
     tx.each(&tx.sql.scopes, [row.entity], |scope| {
         versions.insert(rows::scope(tx.words, scope, 0)?, rows::version(scope, 1)?);
@@ -75,7 +92,7 @@ fn snapshot(tx: &Tx<'_>, entity: &EntityRef, row: &EntityRow) -> Done<Snapshot> 
         entity: entity.clone(),
         incarnation: row.incarnation,
         deleted_at: row.deleted_at,
-        record: tx.words.record(row.entity, &row.data)?,
+        record: record.map_or_else(|| tx.words.record(row.entity, &row.data), Ok)?,
         stamps: stamps.into_iter().collect(),
         versions,
         entity_fence: row.fence,
@@ -99,11 +116,15 @@ pub(super) fn check_rules(
 }
 
 /// Fences and holder first, then the record: it sees the former holder's last commit (RULES 13).
-pub(super) fn claim(tx: &Tx<'_>, ask: &ClaimAsk) -> Done<End<Claimed>> {
+pub(super) fn claim(tx: &Tx<'_>, layout: Option<&Layout>, ask: &ClaimAsk) -> Done<End<Claimed>> {
     let refuse = |refusal| Ok(End::Undo(Claimed::Refused(refusal)));
     let entity = ask.scopes.entity();
     if let Some(refusal) = check_rules(tx, &entity.kind, ask.generation)? {
         return refuse(refusal);
+    }
+    let stored = layout.map(|layout| mapped::stored(tx, layout, entity)).transpose()?;
+    if let Some(stored) = &stored {
+        mapped::meet(tx, entity, stored.exists)?;
     }
     let Some(mut row) = entity_row(tx, entity.kind.as_str(), entity.id.as_str())? else {
         return refuse(Refusal::NotFound);
@@ -121,7 +142,7 @@ pub(super) fn claim(tx: &Tx<'_>, ask: &ClaimAsk) -> Done<End<Claimed>> {
         let fence = tx.always(&tx.sql.claim_scope, params, |row| rows::fence(row, 0))?;
         fences.insert(name.clone(), fence);
     }
-    let snapshot = snapshot(tx, entity, &row)?;
+    let snapshot = snapshot(tx, entity, &row, stored.map(|stored| stored.record))?;
     Ok(End::Keep(Claimed::Claimed(Box::new(Claim { snapshot, fences }))))
 }
 

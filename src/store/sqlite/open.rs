@@ -3,10 +3,10 @@
 use std::{path::Path, time::Duration};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
-use sha2::{Digest, Sha256};
 
 use crate::{
     clock::StoreTime,
+    database::migration::Migration,
     error::{Error, Result},
 };
 
@@ -14,8 +14,38 @@ use crate::{
 const APPLICATION_ID: i32 = 0x666c_6473;
 
 /// Applied in order, never changed after a release.
-const MIGRATIONS: [(&str, &str); 1] =
-    [("0001_init", include_str!("../../../schemas/sql/sqlite/0001_init.sql"))];
+pub(super) const MIGRATIONS: [Migration; 6] = [
+    Migration {
+        number: 1,
+        name: "init",
+        sql: include_str!("../../../schemas/sql/sqlite/0001_init.sql"),
+    },
+    Migration {
+        number: 2,
+        name: "keys",
+        sql: include_str!("../../../schemas/sql/sqlite/0002_keys.sql"),
+    },
+    Migration {
+        number: 3,
+        name: "mapped",
+        sql: include_str!("../../../schemas/sql/sqlite/0003_mapped.sql"),
+    },
+    Migration {
+        number: 4,
+        name: "upkeep",
+        sql: include_str!("../../../schemas/sql/sqlite/0004_upkeep.sql"),
+    },
+    Migration {
+        number: 5,
+        name: "queue",
+        sql: include_str!("../../../schemas/sql/sqlite/0005_queue.sql"),
+    },
+    Migration {
+        number: 6,
+        name: "guard",
+        sql: include_str!("../../../schemas/sql/sqlite/0006_guard.sql"),
+    },
+];
 
 /// How often a commit reaches the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +63,8 @@ pub(super) struct Settings {
     pub(super) synchronous: Synchronous,
     pub(super) busy: Duration,
     pub(super) size_max: Option<u64>,
+    /// The file is the CMS's, and our tables stand beside its own.
+    pub(super) guest: bool,
 }
 
 /// A clear word about a directory that is not there.
@@ -61,7 +93,7 @@ pub(super) fn first(path: &Path, settings: &Settings, now: StoreTime) -> Result<
     if !writable {
         return Err(read_only(path));
     }
-    check_ours(&connection, path)?;
+    check_ours(&connection, path, settings.guest)?;
     let mode: String =
         connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(failed)?;
     if mode != "wal" {
@@ -71,7 +103,7 @@ pub(super) fn first(path: &Path, settings: &Settings, now: StoreTime) -> Result<
             "use a local file system",
         ));
     }
-    migrate(&mut connection, path, now)?;
+    migrate(&mut connection, path, now, settings.guest)?;
     Ok(connection)
 }
 
@@ -80,7 +112,7 @@ pub(super) fn memory(settings: &Settings, now: StoreTime) -> Result<Connection> 
     let path = Path::new(":memory:");
     let mut connection = Connection::open_in_memory().map_err(|error| cannot_open(path, &error))?;
     adjust(&connection, settings).map_err(|error| cannot_open(path, &error))?;
-    migrate(&mut connection, path, now)?;
+    migrate(&mut connection, path, now, settings.guest)?;
     Ok(connection)
 }
 
@@ -121,7 +153,7 @@ fn adjust(
 }
 
 /// Refuses a file that is no database, another program's, or a newer version's.
-fn check_ours(connection: &Connection, path: &Path) -> Result<()> {
+fn check_ours(connection: &Connection, path: &Path, guest: bool) -> Result<()> {
     let failed = |error: rusqlite::Error| cannot_open(path, &error);
     let shown = path.display();
     let application: i32 =
@@ -130,15 +162,22 @@ fn check_ours(connection: &Connection, path: &Path) -> Result<()> {
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .map_err(failed)?;
     let fresh = application == 0 && objects == 0;
-    if !fresh && application != APPLICATION_ID {
+    if !fresh && application != APPLICATION_ID && !guest {
         return Err(Error::invalid(
             "foreign_file",
             format!("`{shown}` is a database of another program"),
-            "name a file of our own; it is made when it does not exist",
+            "name a file of our own; it is made when it does not exist. To keep records in tables of this file, map \
+             them with `storage`",
         ));
     }
     let newest = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-    let has = user_version(connection).map_err(failed)?;
+    let mut has = version(connection).map_err(failed)?;
+    if application == APPLICATION_ID {
+        let header: i64 = connection
+            .pragma_query_value(None, "user_version", |row| row.get(0))
+            .map_err(failed)?;
+        has = has.max(header);
+    }
     if has > newest {
         return Err(Error::invalid(
             "newer_file",
@@ -151,19 +190,30 @@ fn check_ours(connection: &Connection, path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn user_version(connection: &Connection) -> std::result::Result<i64, rusqlite::Error> {
-    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+/// The newest migration. In a file of the CMS the header's version is the CMS's.
+fn version(connection: &Connection) -> std::result::Result<i64, rusqlite::Error> {
+    let table = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'fl_migration'";
+    let tables: i64 = connection.query_row(table, [], |row| row.get(0))?;
+    if tables == 0 {
+        return Ok(0);
+    }
+    let newest = "SELECT coalesce(max(number), 0) FROM fl_migration";
+    connection.query_row(newest, [], |row| row.get(0))
 }
 
 /// Applies what is missing, in one transaction; two processes that open a new file at once are safe.
-fn migrate(connection: &mut Connection, path: &Path, now: StoreTime) -> Result<()> {
+fn migrate(connection: &mut Connection, path: &Path, now: StoreTime, guest: bool) -> Result<()> {
     let failed = |error: rusqlite::Error| cannot_open(path, &error);
     let transaction = connection
         .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
         .map_err(failed)?;
-    let has = user_version(&transaction).map_err(failed)?;
-    for (number, (name, sql)) in (1i64..).zip(MIGRATIONS) {
-        let checksum = Sha256::digest(sql.as_bytes()).to_vec();
+    let has = version(&transaction).map_err(failed)?;
+    let application: i32 =
+        transaction.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failed)?;
+    let ours = !guest || application == APPLICATION_ID;
+    for file in MIGRATIONS {
+        let (number, checksum) = (i64::from(file.number), file.checksum().to_vec());
+        let name = format!("{:04}_{}", file.number, file.name);
         if number <= has {
             let applied: Vec<u8> = transaction
                 .query_row("SELECT checksum FROM fl_migration WHERE number = ?1", [number], |row| {
@@ -179,15 +229,17 @@ fn migrate(connection: &mut Connection, path: &Path, now: StoreTime) -> Result<(
             }
             continue;
         }
-        transaction.execute_batch(sql).map_err(failed)?;
+        transaction.execute_batch(file.sql).map_err(failed)?;
         transaction
             .execute(
                 "INSERT INTO fl_migration (number, name, checksum, applied_at) VALUES (?1, ?2, ?3, ?4)",
-                (number, name, checksum, now.0),
+                (number, &name, checksum, now.0),
             )
             .map_err(failed)?;
-        transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
-        transaction.pragma_update(None, "user_version", number).map_err(failed)?;
+        if ours {
+            transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
+            transaction.pragma_update(None, "user_version", number).map_err(failed)?;
+        }
     }
     transaction.commit().map_err(failed)
 }

@@ -39,12 +39,23 @@ statements! {
     insert_operation, insert_version, insert_change, operation, entries, entry, changes, version, newest_change,
     base,
     registry, rules, put_registry, void_claims,
+    key, acquire_key, renew_key, end_key, release_key, sweep_keys, keys,
+    push_queue, push_queue_scope, queued_before, ready_queue, list_queue, remove_queue_scopes, remove_queue, tell,
+    pull, acknowledged, acknowledge, prune_events, erase_queue_scopes, erase_queue, erase_events, erase_writer_queue,
+    upkeep_entities, prunable, mark_pruned, prune_changes, prune_version, prune_operation, saves_of, drop_changes,
+    drop_versions, drop_operations, drop_scopes, drop_entity, forget_erased, erase_versions, erase_operations,
+    erase_keys, close_scopes, close_entity, erase_writer_saves, erase_writer_stamps, prove_erasure,
+    tables, table_columns, table_keys, table_triggers, let_pass, end_pass,
 }
 
-const FILES: [&str; 3] = [
+const FILES: [&str; 7] = [
     include_str!("../sql/sqlite/record.sql"),
     include_str!("../sql/sqlite/history.sql"),
     include_str!("../sql/sqlite/registry.sql"),
+    include_str!("../sql/sqlite/keys.sql"),
+    include_str!("../sql/sqlite/catalogue.sql"),
+    include_str!("../sql/sqlite/upkeep.sql"),
+    include_str!("../sql/sqlite/queue.sql"),
 ];
 
 impl Statements {

@@ -1,4 +1,4 @@
--- Statements over what saves leave behind. Nothing here is ever changed after it was written.
+-- Statements over what saves leave behind. Nothing here changes it; pruning and erasing are in upkeep.sql.
 
 -- name: insert_operation
 -- ?1 operation, ?2 entity, ?3 incarnation, ?4 number, ?5 lifecycle, ?6 at, ?7 generation, ?8 scopes, ?9 detail,
@@ -62,8 +62,10 @@ JOIN fl_scope AS s ON s.entity = e.entity
 WHERE e.type = ?1 AND e.id = ?2;
 
 -- name: base
--- ?1 type, ?2 id, ?3 path, ?4 scope, ?5 version. One row or none.
+-- ?1 type, ?2 id, ?3 path, ?4 scope, ?5 version. One row or none. Where changes after the version were pruned, the first
+-- one that is left says nothing about it.
 SELECT c.old FROM fl_entity AS e
+JOIN fl_scope AS s ON s.entity = e.entity AND s.scope = ?4 AND s.pruned <= ?5
 JOIN fl_change AS c
   ON c.entity = e.entity AND c.path = ?3 AND c.scope = ?4 AND c.version > ?5
 WHERE e.type = ?1 AND e.id = ?2
