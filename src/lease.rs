@@ -8,6 +8,8 @@ pub mod memory;
 pub(crate) mod page;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+pub mod rows;
 
 use std::{sync::Arc, time::Duration};
 

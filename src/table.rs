@@ -14,6 +14,7 @@ use std::{
 
 use crate::{clock::Moment, scope::ScopeName, token::HolderToken};
 
+mod stored;
 mod words;
 
 pub use words::{Answer, Bid, Cover, Effect, Held, Kept};

@@ -8,8 +8,6 @@ mod facts;
 mod findings;
 mod sample;
 
-use std::fmt;
-
 use crate::{
     error::Result,
     lease::redis::{
@@ -17,6 +15,8 @@ use crate::{
         stream::Role, url::Target,
     },
 };
+
+pub use crate::database::finding::{Finding, Level};
 
 pub(crate) use self::{
     facts::{Depth, gather},
@@ -33,42 +33,6 @@ pub enum Checks {
     Warn,
     /// Nobody looks.
     Off,
-}
-
-/// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
-    /// To be known: where a guarantee ends on this server.
-    Info,
-    /// Leases work, and something should be done.
-    Warn,
-    /// Leases cannot be trusted here.
-    Refuse,
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Info => "info",
-            Self::Warn => "warn",
-            Self::Refuse => "refuse",
-        })
-    }
-}
-
-/// One thing about one server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// How bad it is.
-    pub level: Level,
-    /// Its stable code.
-    pub code: &'static str,
-    /// The server: `HOST:PORT` or the path of its socket file.
-    pub node: String,
-    /// What was found.
-    pub message: String,
-    /// What to do about it.
-    pub remedy: String,
 }
 
 /// What there is to say about the servers of a URL.
@@ -108,7 +72,7 @@ pub async fn examine(url: &str, options: &RedisOptions) -> Result<Report> {
             Err(error) => all.push(replica(target, options).await.ok_or(error)?),
         }
     }
-    all.sort_by(|a, b| (&a.node, b.level, a.code).cmp(&(&b.node, a.level, b.code)));
+    all.sort_by(|a, b| (&a.place, b.level, a.code).cmp(&(&b.place, a.level, b.code)));
     Ok(Report { findings: all, acl: acl::line(&options.namespace, clustered, database) })
 }
 
@@ -133,7 +97,7 @@ async fn replica(target: &Target, options: &RedisOptions) -> Option<Finding> {
     Some(Finding {
         level: Level::Refuse,
         code: "replica",
-        node: server.address.to_string(),
+        place: server.address.to_string(),
         message: format!("it is a replica of `{primary}`: it refuses writes and shows the past"),
         remedy: "name the primary, or its sentinels with `redis+sentinel://`".to_owned(),
     })
@@ -149,10 +113,10 @@ pub(crate) async fn at_connect(link: &Link, keys: &Keys, options: &RedisOptions)
     }
     let mut refused = None;
     for finding in look(link, keys, options, Depth::Quick).await {
-        let Finding { level, code, node, message, remedy } = &finding;
+        let Finding { level, code, place, message, remedy } = &finding;
         match level {
-            Level::Info => tracing::debug!(code, node, remedy, "lease server: {message}"),
-            _ => tracing::warn!(code, node, remedy, "lease server: {message}"),
+            Level::Info => tracing::debug!(code, place, remedy, "lease server: {message}"),
+            _ => tracing::warn!(code, place, remedy, "lease server: {message}"),
         }
         if *level == Level::Refuse && refused.is_none() {
             refused = Some(finding);
@@ -160,9 +124,9 @@ pub(crate) async fn at_connect(link: &Link, keys: &Keys, options: &RedisOptions)
     }
     match refused.filter(|_| options.checks == Checks::Refuse) {
         None => Ok(()),
-        Some(Finding { code, node, message, remedy, .. }) => Err(crate::error::Error::invalid(
+        Some(Finding { code, place, message, remedy, .. }) => Err(crate::error::Error::invalid(
             "unsafe_server",
-            format!("leases cannot be trusted to `{node}` ({code}): {message}"),
+            format!("leases cannot be trusted to `{place}` ({code}): {message}"),
             format!("{remedy}; `fieldlease doctor --redis URL` says more"),
         )),
     }

@@ -53,8 +53,8 @@ impl Judge<'_> {
         message: impl Into<String>,
         remedy: impl Into<String>,
     ) {
-        let (node, message, remedy) = (self.facts.node.clone(), message.into(), remedy.into());
-        self.found.push(Finding { level, code, node, message, remedy });
+        let (place, message, remedy) = (self.facts.node.clone(), message.into(), remedy.into());
+        self.found.push(Finding { level, code, place, message, remedy });
     }
 
     fn info(&self, name: &str) -> Option<&str> {

@@ -19,7 +19,7 @@ fn facts(info: &[&str], settings: &[&str]) -> Facts {
 
 fn codes(facts: &Facts) -> Vec<(Level, &'static str)> {
     let found = findings(facts, "fl");
-    assert!(found.iter().all(|finding| !finding.remedy.is_empty() && finding.node == "h:1"));
+    assert!(found.iter().all(|finding| !finding.remedy.is_empty() && finding.place == "h:1"));
     let told = found.iter().map(|finding| (finding.level, finding.code));
     told.filter(|(_, code)| *code != "persistence").collect()
 }
