@@ -8,9 +8,12 @@ mod changes;
 mod claim;
 mod core;
 mod hold;
+mod keyed;
 mod outcome;
+mod queue;
 mod registry_sync;
 mod request;
+mod rewind;
 mod run;
 mod save;
 mod saving;
@@ -25,12 +28,16 @@ use std::{
 };
 
 use self::core::Core;
+#[cfg(feature = "server")]
+pub(crate) use self::outcome::news_json;
 pub use self::{
     builder::{EngineBuilder, OnChangedRegistry},
     changes::{Changes, IntoPath},
     claim::{Claim, ClaimBuilder, Claiming},
-    outcome::{Busy, Outcome, Planned, Refused, Saved, Unchanged, Why},
-    run::{Job, Run, RunError},
+    outcome::{Busy, Outcome, Planned, Queued, Refused, Replayed, Saved, Unchanged, Waiting, Why},
+    queue::Drained,
+    rewind::{Restore, Rewind, UndoOf},
+    run::{Failure, Job, Run, RunError},
     save::Save,
     session::{InputStamps, Loaded, Session},
     validator::{Objection, Proposal, Validator},
@@ -40,18 +47,35 @@ use crate::{
     error::{Error, Result},
     history::{Entry, HistoryStore},
     hold::ShutdownReport,
+    idempotency::{IdempotencyStore, Listed},
+    key::Key,
     lease::Holder,
     path::Path,
+    queue::{Outbox, QueueStore},
     registry::{EntityRules, Registry},
     scope::{Scope, ScopeName},
     store::{RecordStore, RegistryStore},
     token::{OperationId, VersionNumber},
+    upkeep::{EraseAsk, Erased, PruneAsk, Pruned, UpkeepStore},
 };
 
-/// Everything an engine keeps in the database. Implemented for whatever implements the three ports.
-pub trait Store: RecordStore + RegistryStore + HistoryStore {}
+/// Everything an engine keeps in the database. Implemented for whatever implements the ports.
+pub trait Store:
+    RecordStore + RegistryStore + HistoryStore + IdempotencyStore + UpkeepStore + QueueStore + Outbox
+{
+}
 
-impl<T: RecordStore + RegistryStore + HistoryStore + ?Sized> Store for T {}
+impl<T> Store for T where
+    T: RecordStore
+        + RegistryStore
+        + HistoryStore
+        + IdempotencyStore
+        + UpkeepStore
+        + QueueStore
+        + Outbox
+        + ?Sized
+{
+}
 
 /// Saves records for editors and workers. Cheap to clone; all clones are one engine.
 #[derive(Clone)]
@@ -134,6 +158,26 @@ impl Engine {
         self.core.store.blame(entity, paths).await
     }
 
+    /// Prunes history, one bounded step per call: see [`UpkeepStore::prune`].
+    ///
+    /// # Errors
+    /// When the store cannot be reached, or cannot prune.
+    pub async fn prune(&self, ask: &PruneAsk) -> Result<Pruned> {
+        self.core.store.prune(ask).await
+    }
+
+    /// Erases a record or a writer's name: see [`UpkeepStore::erase`].
+    ///
+    /// # Errors
+    /// `reason_missing`; when the store cannot be reached, or cannot erase.
+    pub async fn erase(&self, ask: &EraseAsk) -> Result<Option<Erased>> {
+        if ask.reason.trim().is_empty() {
+            let help = "say why: it is kept as the proof";
+            return Err(Error::invalid("reason_missing", "erasing needs a reason", help));
+        }
+        self.core.store.erase(ask).await
+    }
+
     /// Who holds which lease, in scope order: of one entity, or page by page of all. Of leases of this process, the
     /// holder of this moment and all its waiters.
     ///
@@ -172,6 +216,23 @@ impl Engine {
         // claim this voids claims again, for its lease is there.
         self.core.store.break_claim(&scope).await?;
         Ok(broken)
+    }
+
+    /// Up to `most` idempotency keys after this one, for people.
+    ///
+    /// # Errors
+    /// When the store cannot be reached.
+    pub async fn keys(&self, after: Option<&Key>, most: u32) -> Result<Vec<Listed>> {
+        self.core.store.list(after, most).await
+    }
+
+    /// Removes up to `most` keys that nobody can ask for any more. A service does it by itself; a program that embeds
+    /// the engine calls it now and then. Answers how many there were.
+    ///
+    /// # Errors
+    /// When the store cannot be reached.
+    pub async fn sweep_keys(&self, most: u32) -> Result<u32> {
+        self.core.store.sweep(most).await
     }
 
     /// Takes no more saves, sends away who waits for a lease, waits for the other saves under way, and gives back every lease of this process: at most this long.

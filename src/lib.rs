@@ -8,6 +8,7 @@
 // words
 pub mod clock;
 pub mod token;
+pub mod json;
 pub mod path;
 pub mod entity;
 pub mod record;
@@ -22,12 +23,17 @@ pub mod strategy;
 pub mod registry;
 pub mod plan;
 pub mod table;
+pub mod key;
 // contract: plain values that cross the store border
 pub mod commit;
+pub mod mapping;
 // ports and backends
 pub mod guard;
 pub mod lease;
 pub mod history;
+pub mod upkeep;
+pub mod queue;
+pub mod idempotency;
 pub mod store;
 // services
 pub mod hold;

@@ -10,6 +10,7 @@ mod items;
 mod lifecycle;
 mod outcome;
 mod report;
+mod rewind;
 mod rights;
 mod token;
 mod units;
@@ -30,13 +31,15 @@ use crate::{
 pub use self::{
     base::{MissingBase, needed_bases, news},
     decision::{Conflict, Decided, Decision, DenyRule, Written},
-    inputs::input_stamps,
+    inputs::{input_stamps, requeues},
     outcome::plan,
     report::{report_json, report_text},
+    rewind::{Rewound, Undoing, editor_state, restore},
     token::{
         TOKEN_BYTES_MAX, TokenError, TokenSecret, check_token, decode_token, encode_token,
         next_token, token_of,
     },
+    units::value_of,
 };
 
 /// What the writer had been shown; the base of paths that come without their own (RULES 9).

@@ -1,7 +1,6 @@
 //! Putting an engine together.
 
 use std::{
-    collections::BTreeMap,
     sync::{Arc, RwLock, atomic::AtomicBool},
     time::Duration,
 };
@@ -13,11 +12,12 @@ use crate::{
     engine::{
         Engine, Store, Validator,
         core::{Core, Settings},
+        queue::WakeQueue,
         registry_sync,
         turn::Turns,
     },
     error::{Error, Result},
-    event::{EventSink, NoEvents},
+    event::{EventSink, Fanout, NoEvents},
     guard::GuardBoard,
     hold::{self, Manager},
     lease::{LeaseStore, memory::MemoryLeases},
@@ -84,6 +84,10 @@ impl EngineBuilder {
                 attempts: 3,
                 editor_wait: Duration::from_secs(2),
                 activation_delay: None,
+                api_key_retention: Duration::from_secs(24 * 60 * 60),
+                job_key_retention: Duration::from_secs(7 * 24 * 60 * 60),
+                key_lease: Duration::from_secs(60),
+                key_attempts: 5,
             },
         }
     }
@@ -199,10 +203,37 @@ impl EngineBuilder {
         self
     }
 
+    /// How long repeats of a request with a key are answered what the first was. Default 24 h. Longer keeps more rows,
+    /// shorter lets a late repeat be done again.
+    pub fn api_key_retention(mut self, retention: Duration) -> Self {
+        self.settings.api_key_retention = retention;
+        self
+    }
+
+    /// The same for jobs. Default 7 days: longer than a queue delivers again.
+    pub fn job_key_retention(mut self, retention: Duration) -> Self {
+        self.settings.job_key_retention = retention;
+        self
+    }
+
+    /// How long a job that is begun keeps others out without a renewal. Default 60 s, renewed at half of it, at least 1 s
+    /// and at most 15 min. Longer leaves the job of a crashed worker lying for longer.
+    pub fn key_lease(mut self, lease: Duration) -> Self {
+        self.settings.key_lease = lease.clamp(Duration::from_secs(1), crate::key::LEASE_MAX);
+        self
+    }
+
+    /// How often a job with a key may fail before it has failed for good. Default 5.
+    pub fn key_attempts(mut self, most: u32) -> Self {
+        self.settings.key_attempts = most.max(1);
+        self
+    }
+
     /// Builds it: opens the store and compares the rules in force.
     ///
     /// # Errors
-    /// When there is no store, it cannot be opened, or it has other rules in force and is not to follow or activate.
+    /// When there is no store, it cannot be opened, it has other rules in force and is not to follow or activate, or
+    /// the tables that `storage` names do not fit the rules.
     pub async fn build(self) -> Result<Engine> {
         let store = self.open().await?;
         let own = registry_sync::Own {
@@ -212,16 +243,19 @@ impl EngineBuilder {
             what: self.on_changed_registry,
             delay: self.settings.activation_delay.unwrap_or(self.settings.save_deadline),
         };
-        let followed: BTreeMap<_, _> = registry_sync::at_start(&*store, &own).await?;
+        let started = registry_sync::at_start(&*store, &own).await?;
         let leases = match self.leases {
             Some(leases) => leases,
             None => Arc::new(MemoryLeases::new(Arc::clone(&self.clock))),
         };
+        let queue_wake = Arc::new(tokio::sync::Notify::new());
+        let wake: Arc<dyn EventSink> = Arc::new(WakeQueue(Arc::clone(&queue_wake)));
+        let events: Arc<dyn EventSink> = Arc::new(Fanout(vec![Arc::clone(&self.events), wake]));
         let holds = Manager::new(
             leases,
             Arc::clone(&self.clock),
             Arc::clone(&self.entropy),
-            Arc::clone(&self.events),
+            Arc::clone(&events),
             self.lease_settings,
         )?;
         let clock = &self.clock;
@@ -232,7 +266,8 @@ impl EngineBuilder {
             store,
             holds,
             registry: self.registry,
-            followed: RwLock::new(followed),
+            followed: RwLock::new(started.followed),
+            layouts: RwLock::new(started.layouts),
             strategies: self.strategies,
             clock: self.clock,
             entropy: self.entropy,
@@ -242,6 +277,7 @@ impl EngineBuilder {
             settings: self.settings,
             turns: Turns::new(),
             tasks: TaskTracker::new(),
+            queue_wake,
             closing: AtomicBool::new(false),
         })))
     }
@@ -253,8 +289,12 @@ impl EngineBuilder {
         #[cfg(feature = "sqlite")]
         if let Some(path) = self.sqlite.clone() {
             let clock = Arc::clone(&self.clock);
+            let mapped = self.registry.entities().any(|rules| rules.storage.is_some());
             let open = move || {
-                let options = crate::store::sqlite::SqliteOptions::default().clock(clock);
+                let mut options = crate::store::sqlite::SqliteOptions::default().clock(clock);
+                if mapped {
+                    options = options.guest();
+                }
                 crate::store::sqlite::SqliteStore::open_with(path, options)
             };
             let opened = tokio::task::spawn_blocking(open).await;

@@ -15,6 +15,7 @@ use crate::{
         Busy, InputStamps, IntoPath, Job, Refused, Save, Why,
         core::Core,
         hold::{Admitted, Hold, Reclaimed, Wanted, admit, unsplit_leased},
+        keyed::{Kept, Keyed},
         request::Asker,
         session::fields,
     },
@@ -22,6 +23,7 @@ use crate::{
     error::{Error, Result},
     event::LossReason,
     hold::Released,
+    key::{JobKey, KeySource},
     path::Path,
     plan::input_stamps,
     registry::{EntityRules, Group, Locking, OnBusy},
@@ -319,9 +321,36 @@ impl Claim {
         }
     }
 
-    pub(super) fn job(&self, attempt: u32) -> Job {
+    pub(super) fn job(&self, attempt: u32, lost: CancellationToken) -> Job {
         let state = self.hold.state();
-        Job::new(state.snapshot, state.fences, self.hold.lost.clone(), attempt)
+        Job::new(state.snapshot, state.fences, lost, attempt)
+    }
+}
+
+impl KeySource for Claim {
+    fn key_entity(&self) -> EntityRef {
+        self.entity.clone()
+    }
+
+    fn key_stamps(&self) -> InputStamps {
+        self.hold.state().snapshot.key_stamps()
+    }
+}
+
+impl ClaimBuilder {
+    /// Begins the work of a key for this claim: the key kept, or the answer that there is nothing to do.
+    pub(super) async fn begin(
+        &self,
+        key: &JobKey,
+    ) -> Result<std::result::Result<Kept, crate::engine::Outcome>> {
+        let (core, entity) = (&self.core, &self.wanted.entity);
+        let keyed = Keyed::of_job(core, &self.asker.writer, entity, key)?;
+        let begun = keyed.begin(core, entity).await?;
+        Ok(begun.map(|attempt| Kept::new(Arc::clone(core), keyed, attempt)))
+    }
+
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
     }
 }
 

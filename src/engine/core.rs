@@ -11,15 +11,18 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use crate::{
     clock::{Clock, Moment},
     engine::{Store, Validator, registry_sync, turn::Turns},
-    entity::{EntityRef, EntityType, Writer},
+    entity::{Change, EntityRef, EntityType, Writer},
     error::{Error, Result},
     event::{Event, EventSink},
     hold::Manager,
+    mapping::Layout,
+    path::Path,
     plan::TokenSecret,
     registry::{EntityRules, Registry},
     snapshot::EditToken,
@@ -52,6 +55,10 @@ pub(super) struct Settings {
     pub attempts: u32,
     pub editor_wait: Duration,
     pub activation_delay: Option<Duration>,
+    pub api_key_retention: Duration,
+    pub job_key_retention: Duration,
+    pub key_lease: Duration,
+    pub key_attempts: u32,
 }
 
 pub(super) struct Core {
@@ -60,6 +67,8 @@ pub(super) struct Core {
     pub registry: Arc<Registry>,
     /// Rules taken from the store since the start, by type (RULES 29).
     pub followed: RwLock<BTreeMap<EntityType, Arc<EntityRules>>>,
+    /// Where records of mapped types lie (RULES 38, 39, 45).
+    pub layouts: RwLock<BTreeMap<EntityType, Arc<Layout>>>,
     pub strategies: Strategies,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
@@ -71,6 +80,8 @@ pub(super) struct Core {
     pub settings: Settings,
     pub turns: Turns,
     pub tasks: TaskTracker,
+    /// Somebody gave a lease back, or a save came to wait.
+    pub queue_wake: Arc<Notify>,
     pub closing: AtomicBool,
 }
 
@@ -120,9 +131,31 @@ impl Core {
             return Ok(false);
         }
         let rules = registry_sync::read_rules(&ours.kind, generation, &text, &self.strategies)?;
+        let layout = self.ask(deadline, self.store.map(&rules)).await?;
+        self.lay_out(&ours.kind, layout);
         let mut followed = self.followed.write().unwrap_or_else(PoisonError::into_inner);
         followed.insert(ours.kind.clone(), rules);
         Ok(true)
+    }
+
+    fn lay_out(&self, kind: &EntityType, layout: Option<Arc<Layout>>) {
+        let mut layouts = self.layouts.write().unwrap_or_else(PoisonError::into_inner);
+        match layout {
+            Some(layout) => layouts.insert(kind.clone(), layout),
+            None => layouts.remove(kind),
+        };
+    }
+
+    /// Submitted values in the form their columns give back; untouched where records are the store's own.
+    pub(super) fn in_form(
+        &self,
+        kind: &EntityType,
+        changes: &mut BTreeMap<Path, Change>,
+    ) -> Result<()> {
+        let layouts = self.layouts.read().unwrap_or_else(PoisonError::into_inner);
+        let layout = layouts.get(kind).cloned();
+        drop(layouts);
+        layout.map_or(Ok(()), |layout| layout.canonical(changes))
     }
 
     /// Waits a little for rules of ours that were activated to take effect; no longer than until the deadline.

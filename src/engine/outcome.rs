@@ -2,14 +2,17 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use serde_json::{Map, Value as Json, json};
+
 use crate::{
     commit::Refusal,
     engine::validator::Objection,
     entity::Value,
     event::LossReason,
+    key::Effect,
     lease::Holder,
     path::Path,
-    plan::Plan,
+    plan::{Plan, report_json},
     scope::ScopeName,
     token::{Incarnation, OperationId, ScopeVersion, VersionNumber},
 };
@@ -30,6 +33,42 @@ pub enum Outcome {
     Skipped(Box<Busy>),
     /// The claim the save was made under has ended. Nothing was written.
     Lost(LossReason),
+    /// Somebody else holds a lease, and the save waits for it durably (RULES 36). What becomes of it is in the history or
+    /// in the outbox, under this operation.
+    Queued(Queued),
+    /// The work of the key had ended before: this is what the first call was answered. Nothing was done now.
+    Replayed(Box<Replayed>),
+    /// Another attempt is at the work of the key, or it failed and is not to be tried again yet. Nothing was done.
+    InProgress(Waiting),
+    /// The key was used for other work. Nothing was done.
+    KeyMismatch,
+}
+
+/// A save that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queued {
+    /// The name its effect will have in the history; cancelling needs it.
+    pub operation: OperationId,
+    /// 1 when nobody waits before it.
+    pub place: u64,
+}
+
+/// What the first call with a key was answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replayed {
+    /// Why the job failed for good, if it did.
+    pub failed: Option<String>,
+    /// What its save did; `None` when there was nothing to do.
+    pub effect: Option<Effect>,
+    /// The answer as JSON, equal to what [`Saved::to_json`] or [`Unchanged::to_json`] said; `null` after a failure.
+    pub answer: Json,
+}
+
+/// When a key may be asked for again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// After this time; sooner when the other attempt ends sooner.
+    pub retry_after: Duration,
 }
 
 /// A save that took effect.
@@ -120,6 +159,63 @@ pub struct Planned {
     pub news: BTreeMap<Path, Value>,
 }
 
+impl Saved {
+    /// As the service answers it.
+    #[must_use]
+    pub fn to_json(&self) -> Json {
+        let mut answer = Map::from_iter([
+            ("edit_token".to_owned(), self.token.clone().into()),
+            ("news".to_owned(), news_json(&self.news)),
+            ("outcome".to_owned(), "applied".into()),
+            ("plan".to_owned(), report_json(&self.plan)),
+            ("retries".to_owned(), self.retries.into()),
+        ]);
+        answer.extend(effect_json(&Effect {
+            operation: self.operation,
+            versions: self.versions.clone(),
+            number: self.version,
+            incarnation: self.incarnation,
+        }));
+        Json::Object(answer)
+    }
+}
+
+impl Unchanged {
+    /// As the service answers it.
+    #[must_use]
+    pub fn to_json(&self) -> Json {
+        json!({
+            "edit_token": self.token,
+            "news": news_json(&self.news),
+            "outcome": "unchanged",
+            "plan": report_json(&self.plan),
+        })
+    }
+}
+
+/// The members of an answer that only the store knows.
+pub(super) fn effect_json(effect: &Effect) -> Map<String, Json> {
+    let versions = effect.versions.iter();
+    let versions: Map<String, Json> =
+        versions.map(|(scope, version)| (scope.to_string(), version.0.into())).collect();
+    Map::from_iter([
+        ("incarnation".to_owned(), effect.incarnation.0.into()),
+        ("operation".to_owned(), effect.operation.to_string().into()),
+        ("version".to_owned(), effect.number.map(|number| number.0).into()),
+        ("versions".to_owned(), Json::Object(versions)),
+    ])
+}
+
+/// Values that others changed since the form was loaded; paths whose value is gone stand in `removed`.
+pub(crate) fn news_json(news: &BTreeMap<Path, Value>) -> Json {
+    let present = news
+        .iter()
+        .filter_map(|(path, value)| value.json().map(|json| (path.to_string(), json.clone())));
+    let absent: Vec<&Path> =
+        news.iter().filter(|(_, value)| value.is_absent()).map(|(path, _)| path).collect();
+    json!({"changed": present.collect::<Map<String, Json>>(), "removed": absent})
+}
+
 impl Why {
     /// The stable code, the same in JSON, logs and metrics.
     #[must_use]
@@ -143,6 +239,10 @@ impl Outcome {
             Self::Busy(_) => "busy",
             Self::Skipped(_) => "skipped",
             Self::Lost(_) => "lost",
+            Self::Queued(_) => "queued",
+            Self::Replayed(_) => "replayed",
+            Self::InProgress(_) => "in_progress",
+            Self::KeyMismatch => "key_mismatch",
         }
     }
 
@@ -163,7 +263,11 @@ impl Outcome {
             Self::Unchanged(unchanged) => Some(&unchanged.plan),
             Self::Refused(refused) => refused.plan.as_ref(),
             Self::Busy(busy) | Self::Skipped(busy) => busy.plan.as_ref(),
-            Self::Lost(_) => None,
+            Self::Lost(_)
+            | Self::Queued(_)
+            | Self::Replayed(_)
+            | Self::InProgress(_)
+            | Self::KeyMismatch => None,
         }
     }
 
@@ -175,7 +279,8 @@ impl Outcome {
             Self::Unchanged(unchanged) => Some(&unchanged.token),
             Self::Refused(refused) => refused.token.as_deref(),
             Self::Busy(busy) | Self::Skipped(busy) => busy.token.as_deref(),
-            Self::Lost(_) => None,
+            Self::Replayed(replayed) => replayed.answer.get("edit_token").and_then(Json::as_str),
+            Self::Lost(_) | Self::Queued(_) | Self::InProgress(_) | Self::KeyMismatch => None,
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::{
     engine::{OnChangedRegistry, Store},
     entity::EntityType,
     error::{Error, Result},
+    mapping::Layout,
     registry::{self, EntityRules, Limits, Registry, raw::RawRegistry},
     strategy::Strategies,
     token::Generation,
@@ -23,12 +24,16 @@ pub(super) struct Own<'a> {
     pub delay: Duration,
 }
 
+/// What a start leaves the engine with.
+pub(super) struct Started {
+    /// The rules taken from the store.
+    pub followed: BTreeMap<EntityType, Arc<EntityRules>>,
+    /// Where records of mapped types lie.
+    pub layouts: BTreeMap<EntityType, Arc<Layout>>,
+}
+
 /// Compares every type's rules with those in force, and puts ours in force or takes theirs as told.
-/// Answers the rules taken from the store.
-pub(super) async fn at_start(
-    store: &dyn Store,
-    own: &Own<'_>,
-) -> Result<BTreeMap<EntityType, Arc<EntityRules>>> {
+pub(super) async fn at_start(store: &dyn Store, own: &Own<'_>) -> Result<Started> {
     let raw = own.source.and_then(|text| registry::read(text.as_bytes(), &Limits::default()).0);
     let mut followed = BTreeMap::new();
     let (mut changed, mut ours) = (Vec::new(), Vec::new());
@@ -47,12 +52,19 @@ pub(super) async fn at_start(
         }
     }
     if changed.is_empty() {
+        let mut layouts = BTreeMap::new();
+        for rules in own.registry.entities() {
+            let rules = followed.get(&rules.kind).unwrap_or(rules);
+            if let Some(layout) = store.map(rules).await? {
+                layouts.insert(rules.kind.clone(), layout);
+            }
+        }
         // Only now, so that a start that is refused leaves nothing behind.
         for (rules, was, delay) in ours {
             let text = excerpt(rules, own, raw.as_ref());
             activate(store, rules, was, &text, delay).await?;
         }
-        return Ok(followed);
+        return Ok(Started { followed, layouts });
     }
     let message = format!("the store has other rules in force for `{}`", changed.join("`, `"));
     Err(Error::invalid(

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
+    engine::keyed::Keyed,
     entity::{Change, EntityRef, GroupName, Value, Writer},
     hold::OwnerId,
     path::Path,
@@ -49,6 +50,7 @@ pub(super) struct Request {
     pub job: Option<String>,
     pub on_busy: Option<OnBusy>,
     pub inputs: Option<BTreeMap<Path, Option<OperationId>>>,
+    pub key: Option<Keyed>,
 }
 
 impl Request {

@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     future::{Future, IntoFuture},
-    marker::PhantomData,
     sync::Arc,
     time::Duration,
 };
@@ -14,9 +13,15 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock::BoxFuture,
     commit::Refusal,
-    engine::{Changes, Claim, ClaimBuilder, Claiming, IntoPath, Outcome, Why, hold::Reclaimed},
+    engine::{
+        Changes, Claim, ClaimBuilder, Claiming, IntoPath, Outcome, Why,
+        hold::Reclaimed,
+        keyed::{Kept, stored_no_op},
+    },
+    entity::EntityRef,
     error::Error,
     event::LossReason,
+    key::{Finish, InputStamps, JobKey, KeySource},
     registry::OnBusy,
     scope::ScopeName,
     snapshot::Snapshot,
@@ -28,12 +33,28 @@ use crate::{
 /// The job runs in the caller's task. When it panics, the panic goes on in the caller and the lease is given back;
 /// when the future is dropped, the lease is given back too, and a save that was sent goes on to its end.
 #[must_use = "nothing runs until it is awaited"]
-pub struct Run<'j, F> {
+pub struct Run<'j, F, E> {
     job: F,
     claim: ClaimBuilder,
     name: Option<String>,
     attempts: u32,
-    _job: PhantomData<&'j ()>,
+    key: Option<JobKey>,
+    failing: Option<Failing<'j, E>>,
+}
+
+type Failing<'j, E> = Box<dyn Fn(&E) -> Failure + Send + 'j>;
+
+/// What an error of a job with a key means for its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Failure {
+    /// It fails whenever it is tried: whoever delivers the job again is answered this text.
+    Final(String),
+    /// It may be tried again, after a while that grows with every attempt, and fails for good after `key_attempts`. The
+    /// text says what class of error it was.
+    Retry(String),
+    /// As if it had never been begun.
+    Release,
 }
 
 /// What a job sees.
@@ -114,9 +135,19 @@ impl Job {
     }
 }
 
-impl<F> Run<'_, F> {
+impl KeySource for Job {
+    fn key_entity(&self) -> EntityRef {
+        self.view.snapshot.entity.clone()
+    }
+
+    fn key_stamps(&self) -> InputStamps {
+        self.view.snapshot.key_stamps()
+    }
+}
+
+impl<'j, F, E> Run<'j, F, E> {
     pub(super) fn new(job: F, claim: ClaimBuilder, attempts: u32) -> Self {
-        Self { job, claim, name: None, attempts, _job: PhantomData }
+        Self { job, claim, name: None, attempts, key: None, failing: None }
     }
 
     /// What to do when a scope is held. Default: the group's own policy.
@@ -149,7 +180,83 @@ impl<F> Run<'_, F> {
         self
     }
 
-    async fn go<Fut, E>(mut self) -> Result<Outcome, RunError<E>>
+    /// The job's key: it is begun before the lease is asked for, keeps every other delivery out while the job runs, and is
+    /// completed by the save (RULES 31, 32). A delivery of work that was done is answered [`Outcome::Replayed`], one of
+    /// work somebody is at [`Outcome::InProgress`]; neither runs the job. Losing the key cancels [`Job::lost`].
+    pub fn job_key(mut self, key: JobKey) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// What the job's own errors mean for its key. Default: each may be tried again.
+    pub fn failing(mut self, means: impl Fn(&E) -> Failure + Send + 'j) -> Self {
+        self.failing = Some(Box::new(means));
+        self
+    }
+
+    async fn go<Fut>(mut self) -> Result<Outcome, RunError<E>>
+    where
+        F: FnMut(Job) -> Fut + Send,
+        Fut: Future<Output = Result<Changes, E>> + Send,
+        E: Send,
+    {
+        let Some(key) = self.key.take() else { return self.tries(None).await };
+        let kept = match self.claim.begin(&key).await? {
+            Ok(kept) => kept,
+            Err(answer) => return Ok(answer),
+        };
+        let ended = tokio::select! {
+            biased;
+            ended = self.tries(Some(&kept)) => ended,
+            // Never returns: when the key is lost, the job is told, and the store refuses its save.
+            () = kept.keep() => return Ok(Outcome::Lost(LossReason::NotOurs)),
+        };
+        match self.end_of(&kept, &ended)? {
+            Some(how) => kept.finish(&how).await,
+            None => kept.leave(),
+        }
+        ended
+    }
+
+    /// How the key ends; `None`: it was completed by the save, or its lease must tell.
+    fn end_of(
+        &self,
+        kept: &Kept,
+        ended: &Result<Outcome, RunError<E>>,
+    ) -> Result<Option<Finish>, Error> {
+        let core = self.claim.core();
+        Ok(match ended {
+            Ok(Outcome::Applied(_)) | Err(RunError::Engine(Error::OutcomeUnknown(_))) => None,
+            Ok(Outcome::Unchanged(same)) => Some(Finish::Done {
+                result: stored_no_op(core, &same.to_json())?,
+                retention: kept.keyed.retention,
+                inputs: kept.inputs(),
+            }),
+            Ok(_) | Err(RunError::Engine(_)) => Some(Finish::Release),
+            Err(RunError::Job(error)) => {
+                let means = self.failing.as_ref().map(|failing| failing(error));
+                let means = means.unwrap_or_else(|| Failure::Retry("job".to_owned()));
+                let (retention, settings) = (kept.keyed.retention, &core.settings);
+                Some(match means {
+                    Failure::Final(result) => Finish::Failed { result, retention },
+                    Failure::Release => Finish::Release,
+                    Failure::Retry(class)
+                        if kept.attempt.number >= settings.key_attempts.into() =>
+                    {
+                        let tries = kept.attempt.number;
+                        let result = format!("gave up after {tries} attempts: {class}");
+                        Finish::Failed { result, retention }
+                    }
+                    Failure::Retry(class) => {
+                        Finish::Retry { class, after: backoff(kept.attempt.number) }
+                    }
+                })
+            }
+        })
+    }
+
+    /// The job under one claim after another, until there is an answer.
+    async fn tries<Fut>(&mut self, kept: Option<&Kept>) -> Result<Outcome, RunError<E>>
     where
         F: FnMut(Job) -> Fut + Send,
         Fut: Future<Output = Result<Changes, E>> + Send,
@@ -169,7 +276,7 @@ impl<F> Run<'_, F> {
                     continue;
                 }
             };
-            let ended = self.under(&claim, &mut attempt, &mut last).await;
+            let ended = self.under(&claim, kept, &mut attempt, &mut last).await;
             // Its answer never replaces the job's: a lease that ended meanwhile is told by the save.
             claim.release().await;
             if ended? {
@@ -181,9 +288,10 @@ impl<F> Run<'_, F> {
 
     /// Runs the job under one claim, again as long as the lease holds and its inputs move. `true` when `last` is the
     /// answer.
-    async fn under<Fut, E>(
+    async fn under<Fut>(
         &mut self,
         claim: &Claim,
+        kept: Option<&Kept>,
         attempt: &mut u32,
         last: &mut Outcome,
     ) -> Result<bool, RunError<E>>
@@ -194,12 +302,21 @@ impl<F> Run<'_, F> {
     {
         while *attempt < self.attempts {
             *attempt += 1;
-            let job = claim.job(*attempt);
+            let lost = claim.lost();
+            let lost = kept.map_or_else(|| lost.clone(), |kept| kept.watch(&lost));
+            let job = claim.job(*attempt, lost);
             let work = &mut self.job;
             let changes = claim.in_frame(async move { work(job).await }).await;
             let save = claim.save().changes(changes.map_err(RunError::Job)?);
             let save = match &self.name {
                 Some(name) => save.job(name.clone()),
+                None => save,
+            };
+            let save = match kept {
+                Some(kept) => {
+                    kept.saw(claim);
+                    save.keyed(kept.keyed.clone())
+                }
                 None => save,
             };
             *last = save.send().await?;
@@ -218,6 +335,13 @@ impl<F> Run<'_, F> {
     }
 }
 
+/// 1 s after the first failure, four times as long after each, 5 min at most.
+fn backoff(attempt: u64) -> Duration {
+    let doubled = u32::try_from(attempt.saturating_sub(1).saturating_mul(2)).unwrap_or(u32::MAX);
+    let seconds = 1_u64.checked_shl(doubled.min(16)).unwrap_or(u64::MAX);
+    Duration::from_secs(seconds).min(Duration::from_secs(300))
+}
+
 fn step(outcome: &Outcome) -> Step {
     match outcome {
         Outcome::Lost(_) => Step::AcquireAgain,
@@ -230,7 +354,7 @@ fn step(outcome: &Outcome) -> Step {
     }
 }
 
-impl<'j, F, Fut, E> IntoFuture for Run<'j, F>
+impl<'j, F, Fut, E> IntoFuture for Run<'j, F, E>
 where
     F: FnMut(Job) -> Fut + Send + 'j,
     Fut: Future<Output = Result<Changes, E>> + Send + 'j,

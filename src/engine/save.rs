@@ -12,11 +12,13 @@ use crate::{
         Changes, InputStamps, IntoPath, Loaded, Outcome, Planned,
         core::{Core, Underway},
         hold::Hold,
+        keyed::{Keyed, Wish},
         request::{Asker, Request, Shown},
         saving,
     },
     entity::{Change, EntityRef, Value, WriterKind},
     error::{Error, Result},
+    key::{ApiKey, JobKey, RequestHash},
     path::Path,
     plan::{Intent, Mode, decode_token},
     registry::OnBusy,
@@ -31,6 +33,7 @@ pub struct Save {
     changes: Changes,
     token: Option<String>,
     request: Request,
+    wish: Option<Wish>,
     /// The first fault of what was passed in.
     fault: Option<(&'static str, String)>,
 }
@@ -52,8 +55,17 @@ impl Save {
             job: None,
             on_busy: None,
             inputs: None,
+            key: None,
         };
-        Self { core, under: None, changes: Changes::new(), token: None, request, fault: None }
+        Self {
+            core,
+            under: None,
+            changes: Changes::new(),
+            token: None,
+            request,
+            wish: None,
+            fault: None,
+        }
     }
 
     pub(super) fn under(mut self, hold: Arc<Hold>) -> Self {
@@ -174,6 +186,12 @@ impl Save {
         self
     }
 
+    /// Why the save is made, for its record; a reason of `force` goes before it.
+    pub(super) fn because(mut self, reason: String) -> Self {
+        self.request.reason.get_or_insert(reason);
+        self
+    }
+
     /// For workers: refuses the whole save where otherwise denied paths are left out. Editors' saves are like that.
     pub fn all_or_nothing(mut self) -> Self {
         self.request.all_or_nothing = true;
@@ -184,6 +202,50 @@ impl Save {
     pub fn job(mut self, name: impl Into<String>) -> Self {
         self.request.job = Some(name.into());
         self
+    }
+
+    /// A client's key for this request: however often it is sent, it takes effect once, and repeats are answered what
+    /// the first was. One that is refused leaves the key free. Kept for `api_key_retention`.
+    pub fn api_key(self, key: ApiKey) -> Self {
+        self.with_key(Wish::Api(key, None))
+    }
+
+    /// The same, for a caller that knows the request in a form of its own: what it came as, hashed.
+    pub fn api_key_for(self, key: ApiKey, request: RequestHash) -> Self {
+        self.with_key(Wish::Api(key, Some(request)))
+    }
+
+    /// A worker's key for this job: its result is saved once, however often the job is delivered (RULES 31, 32). Kept for
+    /// `job_key_retention`. For work that is expensive, [`crate::engine::Run::job_key`] keeps others out while it runs.
+    pub fn job_key(self, key: JobKey) -> Self {
+        self.with_key(Wish::Job(key))
+    }
+
+    fn with_key(mut self, wish: Wish) -> Self {
+        if self.wish.is_some() {
+            let message = "a save has one key".to_owned();
+            self.fault.get_or_insert(("two_keys", message));
+        }
+        self.wish = Some(wish);
+        self
+    }
+
+    /// The key of a run, begun already.
+    pub(super) fn keyed(mut self, keyed: Keyed) -> Self {
+        self.request.key = Some(keyed);
+        self
+    }
+
+    /// What a repeat of this save is answered; `None`: it has no key, or was not done yet. Writes nothing.
+    ///
+    /// # Errors
+    /// As [`Save::send`].
+    pub async fn known(self) -> Result<Option<Outcome>> {
+        let (core, request, _) = self.checked()?;
+        match &request.key {
+            Some(keyed) => keyed.known(&core, &request.entity).await,
+            None => Ok(None),
+        }
     }
 
     /// What to do when a lease is held by somebody else. Default: the group's own policy; an editor waits 2 s at most.
@@ -227,7 +289,8 @@ impl Save {
         let (core, request, under) = self.checked()?;
         let (writer, entity) = (request.asker.writer.clone(), request.entity.clone());
         let underway = Underway::default();
-        let work = saving::save(Arc::clone(&core), request, under, underway.clone());
+        // A save is large while it is under way, and callers' stacks are small.
+        let work = Box::pin(saving::save(Arc::clone(&core), request, under, underway.clone()));
         let saving = Arc::clone(&core);
         let framed = async move { saving.in_frame(&writer, &entity, work).await };
         core.detached(underway, framed).await
@@ -245,7 +308,7 @@ impl Save {
 
     /// Everything about the call that can be wrong whatever is stored.
     fn checked(self) -> Result<(Arc<Core>, Request, Option<Arc<Hold>>)> {
-        let Self { core, under, changes, token, mut request, fault } = self;
+        let Self { core, under, changes, token, mut request, wish, fault } = self;
         if let Some((code, message)) = fault {
             return Err(Error::invalid(code, message, ""));
         }
@@ -267,11 +330,16 @@ impl Save {
         if let Some(text) = token {
             request.seen = Shown::Token(decode_token(&text, core.secret.as_ref())?);
         }
-        if request.on_busy == Some(OnBusy::Enqueue) {
-            let message = "`on_busy: enqueue` is not done by this version yet".to_owned();
-            return Err(Error::NotYet { message });
+        let editor = request.asker.writer.kind == WriterKind::Editor;
+        if request.on_busy == Some(OnBusy::Enqueue) && (editor || under.is_some()) {
+            let message = "`on_busy: enqueue` is for workers' saves without a claim";
+            let help = "an editor waits for the lease, or asks again";
+            return Err(Error::invalid("enqueue_editor", message, help));
         }
         check_apply(&request)?;
+        if let Some(wish) = wish {
+            request.key = Some(Keyed::of(&core, &request, &wish)?);
+        }
         Ok((core, request, under))
     }
 }

@@ -3,6 +3,7 @@
 mod admission;
 mod answer;
 mod commit;
+mod key;
 mod recovery;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -52,6 +53,8 @@ struct Saving {
     /// Held from the first time it was overtaken.
     turn: Option<Turn>,
     underway: Underway,
+    /// The waiting save this is, which goes with its effect.
+    queued: Option<OperationId>,
     /// What was decided under rules that are no longer in force; other decisions end the save (RULES 29).
     decided_before: Option<(Vec<Decided>, Refusal)>,
 }
@@ -75,7 +78,25 @@ pub(super) async fn save(
 ) -> Result<Outcome> {
     let mut saving = Saving::begin(core, request, under, underway).await?;
     let answer = saving.go().await;
+    let answer = saving.keyed(answer).await;
     saving.give_back().await;
+    saving.tell_dropped(&answer).await?;
+    answer
+}
+
+/// The same for a save that waited in the queue, under the name it has there.
+pub(super) async fn queued(
+    core: Arc<Core>,
+    request: Request,
+    operation: OperationId,
+    underway: Underway,
+) -> Result<Outcome> {
+    let mut saving = Saving::begin(core, request, None, underway).await?;
+    saving.operation = operation;
+    saving.queued = Some(operation);
+    let answer = saving.go().await;
+    saving.give_back().await;
+    saving.tell_dropped(&answer).await?;
     answer
 }
 
@@ -95,11 +116,12 @@ pub(super) async fn dry_run(
 impl Saving {
     async fn begin(
         core: Arc<Core>,
-        request: Request,
+        mut request: Request,
         under: Option<Arc<Hold>>,
         underway: Underway,
     ) -> Result<Self> {
         let rules = core.ready_rules(&request.entity.kind)?;
+        core.in_form(&request.entity.kind, &mut request.changes)?;
         let hold = match under {
             Some(hold) => Some(Standing::under(hold).await?),
             None => None,
@@ -124,6 +146,7 @@ impl Saving {
             hold,
             turn: None,
             underway,
+            queued: None,
             decided_before: None,
         };
         if saving.hold.is_none() {
@@ -152,6 +175,9 @@ impl Saving {
                     return Ok(self.applied(plan, &commit, versions, number, incarnation));
                 }
                 Sent::Answered(Committed::Refused(refusal)) => {
+                    if let Some(answer) = self.key_refusal(&refusal, &plan).await? {
+                        return Ok(answer);
+                    }
                     if let Some(answer) = self.recover(refusal, &plan).await? {
                         return Ok(answer);
                     }
@@ -225,6 +251,21 @@ impl Saving {
                 Err(Error::NotYet { message: message.clone() })
             }
             _ => Ok(()),
+        }
+    }
+
+    /// A result that was refused because its inputs moved has no commit to tell of it.
+    async fn tell_dropped(&self, answer: &Result<Outcome>) -> Result<()> {
+        let Ok(Outcome::Refused(refused)) = answer else { return Ok(()) };
+        let events = refused.plan.as_ref().map(|plan| self.stale(plan)).unwrap_or_default();
+        if events.is_empty() {
+            return Ok(());
+        }
+        let entity = &self.request.entity;
+        let told = self.core.store.tell(entity, refused.operation, &events);
+        match self.core.ask(self.core.after(self.core.settings.save_deadline), told).await {
+            Err(Error::NotYet { .. }) => Ok(()),
+            told => told,
         }
     }
 

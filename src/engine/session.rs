@@ -13,23 +13,24 @@ use crate::{
     engine::{Changes, ClaimBuilder, Engine, Job, Run, Save, core::Core, request::Asker},
     entity::{EntityRef, GroupName, Writer},
     error::Result,
+    key::KeySource,
     path::Path,
     plan::{ForceRight, input_stamps, token_of},
     record::Record,
     registry::EntityRules,
     snapshot::Snapshot,
-    token::{Incarnation, OperationId, VersionNumber},
+    token::{Incarnation, VersionNumber},
 };
 
 /// Stamps of inputs: the save that last changed each; `None` for a unit without a stamp (RULES 24).
-pub type InputStamps = BTreeMap<Path, Option<OperationId>>;
+pub type InputStamps = crate::key::InputStamps;
 
 /// One writer's view of an engine. Cheap: make one per request or job. Work that runs beside other work of the same
 /// writer needs a session of its own, for one session never waits for itself (RULES 22).
 #[derive(Clone)]
 pub struct Session {
-    core: Arc<Core>,
-    asker: Asker,
+    pub(super) core: Arc<Core>,
+    pub(super) asker: Asker,
 }
 
 /// A record as it was loaded.
@@ -47,7 +48,7 @@ pub struct Loaded {
     pub deleted_at: Option<StoreTime>,
     /// Everything the store said: leaves, stamps, scope versions.
     pub snapshot: Snapshot,
-    rules: Arc<EntityRules>,
+    pub(super) rules: Arc<EntityRules>,
 }
 
 impl Loaded {
@@ -62,6 +63,16 @@ impl Loaded {
     #[must_use]
     pub fn inputs<'p>(&self, fields: impl IntoIterator<Item = &'p Path>) -> InputStamps {
         input_stamps(&self.rules, &self.snapshot, fields)
+    }
+}
+
+impl KeySource for Loaded {
+    fn key_entity(&self) -> EntityRef {
+        self.snapshot.entity.clone()
+    }
+
+    fn key_stamps(&self) -> InputStamps {
+        self.snapshot.key_stamps()
     }
 }
 
@@ -159,7 +170,7 @@ impl Session {
         entity: &EntityRef,
         scopes: impl IntoIterator<Item = S>,
         job: F,
-    ) -> Run<'j, F>
+    ) -> Run<'j, F, E>
     where
         S: AsRef<str>,
         F: FnMut(Job) -> Fut + Send,

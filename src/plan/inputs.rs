@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{PlanInput, Seen, units};
 use crate::{
+    entity::GroupName,
     path::{Path, Pattern, Segment, Tail},
     registry::{EntityRules, covers},
     snapshot::Snapshot,
@@ -43,6 +44,32 @@ fn collect(
             stamps.insert(path.clone(), Some(stamp.operation));
         }
     }
+}
+
+/// Groups whose results are computed from one of these units, each with the units that moved (RULES 26).
+#[must_use]
+pub fn requeues<'p>(
+    rules: &EntityRules,
+    changed: impl IntoIterator<Item = &'p Path>,
+) -> BTreeMap<GroupName, Vec<Path>> {
+    let computed: Vec<_> =
+        rules.groups.values().filter(|group| !group.derived_from.is_empty()).collect();
+    let mut moved: BTreeMap<GroupName, Vec<Path>> = BTreeMap::new();
+    if computed.is_empty() {
+        return moved;
+    }
+    for path in changed {
+        for group in &computed {
+            let hit = group.derived_from.iter().any(|input| {
+                let named = || literal(input).and_then(|input| rules.lookup(&input).ok());
+                covers(input, path) || named().is_some_and(|unit| unit.unit == *path)
+            });
+            if hit {
+                moved.entry(group.name.clone()).or_default().push(path.clone());
+            }
+        }
+    }
+    moved
 }
 
 fn literal(pattern: &Pattern) -> Option<Path> {

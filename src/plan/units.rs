@@ -11,7 +11,8 @@ use crate::{
 };
 
 /// The value of a unit: what is stored at and below it, without what a rule further inside owns.
-pub(super) fn value_of(record: &Record, unit: &Path, rules: &EntityRules) -> Value {
+#[must_use]
+pub fn value_of(record: &Record, unit: &Path, rules: &EntityRules) -> Value {
     match record.stored(unit) {
         None if unit.marker().is_none() => return Value::Absent,
         Some(leaf) if !is_node(leaf) => return Value::Present(leaf.clone()),

@@ -3,15 +3,21 @@
 use std::collections::BTreeSet;
 
 use crate::{
+    clock::StoreTime,
     commit::Refusal,
     engine::{
         hold::{Admitted, Reclaimed, Wanted, admit, is_leased, unsplit_leased},
-        outcome::{Busy, Outcome, Why},
+        outcome::{Busy, Outcome, Queued, Why},
+        queue,
+        request::Shown,
         saving::{Saving, Standing},
     },
+    entity::WriterKind,
     error::{Error, Result},
     event::LossReason,
-    plan::{Intent, Mode, Plan},
+    plan::{Intent, Mode, Plan, input_stamps},
+    queue::Item,
+    registry::OnBusy,
     scope::ScopeName,
 };
 
@@ -83,6 +89,10 @@ impl Saving {
             ttl: None,
             reentrant: false,
         };
+        // A repeat needs no lease.
+        if let Some(answer) = self.known().await? {
+            return Ok(Admission::Answer(answer));
+        }
         // Whoever has the lease may need the turn.
         self.turn = None;
         let began = self.core.clock.now();
@@ -95,6 +105,9 @@ impl Saving {
                 self.snapshot = standing.computed_from.snapshot.clone();
                 self.hold = Some(standing);
                 Ok(Admission::Fresh)
+            }
+            Admitted::Busy { .. } if self.is_queued_when_busy(&wanted) => {
+                Ok(Admission::Answer(self.enqueue(wanted.scopes).await?))
             }
             Admitted::Busy { by, retry_after } => {
                 Ok(Admission::Answer(Outcome::Busy(self.busy(by, retry_after, plan))))
@@ -114,6 +127,44 @@ impl Saving {
                 Ok(Admission::Fresh)
             }
         }
+    }
+
+    /// Whether the save is to wait in the queue (RULES 36): a worker's, by its own word or the policy of the
+    /// first group. One with a key is answered that it is busy: its key's lease is not kept while it waits.
+    fn is_queued_when_busy(&self, wanted: &Wanted) -> bool {
+        let first = wanted
+            .scopes
+            .first()
+            .and_then(|scope| self.rules.groups.get(scope.group_name()).map(|group| group.on_busy));
+        self.request.asker.writer.kind == WriterKind::Worker
+            && self.request.key.is_none()
+            && self.request.intent == Intent::Update
+            && self.request.on_busy.or(first) == Some(OnBusy::Enqueue)
+    }
+
+    /// Stores the save; it is run in its turn.
+    async fn enqueue(&self, scopes: BTreeSet<ScopeName>) -> Result<Outcome> {
+        let mut request = self.request.clone();
+        if request.inputs.is_none()
+            && let Shown::Record(seen) = &request.seen
+        {
+            let stamps = input_stamps(&self.rules, seen, request.changes.keys());
+            request.inputs = (!stamps.is_empty()).then_some(stamps);
+        }
+        let item = Item {
+            place: 0,
+            operation: self.operation,
+            writer: request.asker.writer.clone(),
+            entity: request.entity.clone(),
+            scopes,
+            body: queue::stored(&self.core, &request, self.rules.generation)?,
+            at: StoreTime::default(),
+        };
+        let deadline = self.core.after(self.core.settings.save_deadline);
+        let pushed = self.core.before(deadline, self.core.store.push(&item)).await;
+        let before = pushed.unwrap_or(Err(Error::OutcomeUnknown(self.operation)))?;
+        self.core.queue_wake.notify_one();
+        Ok(Outcome::Queued(Queued { operation: self.operation, place: before + 1 }))
     }
 
     /// A whole-entity lease covers split scopes it did not know of when it was claimed.

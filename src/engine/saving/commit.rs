@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    commit::{Changed, Commit, Committed, Expect, Lifecycle, OperationDetail, Trace},
+    commit::{Changed, Commit, Committed, Expect, Lifecycle, Notice, OperationDetail, Trace},
     engine::{
         hold::is_leased,
+        keyed::{shown_news, stored_save},
         outcome::{Outcome, Why},
         saving::Saving,
         validator::Proposal,
     },
-    entity::WriterKind,
+    entity::{GroupName, WriterKind},
     error::{Error, Result},
     event::LossReason,
-    plan::{Intent, Mode, Plan},
+    path::Path,
+    plan::{Decision, Intent, Mode, Plan, editor_state, requeues, token_of},
     record::Record,
-    registry::{EntityRules, Locking, Owner},
+    registry::Locking,
     scope::ScopeName,
     token::OperationId,
 };
@@ -55,7 +57,49 @@ impl Saving {
             removed_items: plan.removed_items.clone(),
             changed: plan.changed.iter().map(changed).collect(),
             trace: self.trace(plan),
+            key: self.key_used(plan),
+            events: self.notices(plan),
+            queued: self.queued,
         }
+    }
+
+    /// Who has to compute again: groups whose inputs this save changes, and those whose stale results it leaves out.
+    fn notices(&self, plan: &Plan) -> Vec<Notice> {
+        if self.request.intent == Intent::Delete {
+            return Vec::new();
+        }
+        let moved = requeues(&self.rules, plan.changed.iter().map(|unit| &unit.path));
+        let mut notices: Vec<Notice> = Vec::new();
+        for (group, paths) in moved {
+            let inputs = paths.into_iter().map(|path| (path, Some(self.operation))).collect();
+            notices.push(requeue(&group, &inputs, "input_changed"));
+        }
+        notices.extend(self.stale(plan));
+        notices
+    }
+
+    /// Results this save drops because their inputs have changed.
+    pub(super) fn stale(&self, plan: &Plan) -> Vec<Notice> {
+        let mut dropped: BTreeMap<GroupName, BTreeMap<Path, Option<OperationId>>> = BTreeMap::new();
+        for decided in &plan.decisions {
+            let group = decided.rules.as_ref().and_then(|rules| rules.group.as_ref());
+            if let (Decision::StaleInput { inputs }, Some(group)) = (&decided.decision, group) {
+                let stamp =
+                    |path: &Path| self.snapshot.stamps.get(path).map(|stamp| stamp.operation);
+                let now = inputs.iter().map(|path| (path.clone(), stamp(path)));
+                dropped.entry(group.name.clone()).or_default().extend(now);
+            }
+        }
+        dropped.iter().map(|(group, inputs)| requeue(group, inputs, "stale_result")).collect()
+    }
+
+    /// The key this save completes, with what repeats of it are answered.
+    fn key_used(&self, plan: &Plan) -> Option<crate::commit::KeyUse> {
+        let keyed = self.request.key.as_ref()?;
+        let seen = token_of(&self.snapshot, self.rules.generation);
+        let shown = shown_news(&self.input(), plan);
+        let result = stored_save(plan, &seen, &shown, self.retries);
+        Some(keyed.used(result, &self.snapshot))
     }
 
     /// What must still be true of every scope written; of every scope there is when the record is deleted.
@@ -91,7 +135,12 @@ impl Saving {
         let reason = self.request.reason.clone();
         match self.request.asker.writer.kind {
             WriterKind::Editor => {
-                Trace::Version { state: editor_state(&self.rules, &self.merged(plan)), reason }
+                // A delete's version remembers what there was, so that it can be restored.
+                let record = match self.request.intent {
+                    Intent::Delete => self.snapshot.record.clone(),
+                    Intent::Update | Intent::Create => self.merged(plan),
+                };
+                Trace::Version { state: editor_state(&self.rules, &record), reason }
             }
             WriterKind::Worker => {
                 let lease = self.hold.as_ref().and_then(|standing| standing.lease.as_ref());
@@ -192,10 +241,11 @@ fn changed(unit: &crate::plan::ChangedUnit) -> Changed {
     }
 }
 
-/// Every editor-owned value: what a version holds (RULES 35).
-fn editor_state(rules: &EntityRules, record: &Record) -> Record {
-    let owned = record.iter().filter(|(path, _)| {
-        rules.resolve(path).is_ok_and(|resolved| resolved.owner == Owner::Editor)
-    });
-    owned.map(|(path, leaf)| (path.clone(), leaf.clone())).collect()
+fn requeue(
+    group: &GroupName,
+    inputs: &BTreeMap<Path, Option<OperationId>>,
+    reason: &str,
+) -> Notice {
+    let body = serde_json::json!({"group": group, "inputs": inputs, "reason": reason});
+    Notice { kind: "requeue".to_owned(), body }
 }

@@ -106,6 +106,7 @@ impl Saving {
     async fn other_rules(&mut self, refusal: Refusal, plan: &Plan) -> Result<Option<Outcome>> {
         if self.core.refresh_rules(&self.rules).await? {
             self.rules = self.core.ready_rules(&self.request.entity.kind)?;
+            self.core.in_form(&self.request.entity.kind, &mut self.request.changes)?;
             self.retries += 1;
             // On the same record, so that only the rules can make a difference.
             self.decided_before = Some((plan.decisions.clone(), refusal));
