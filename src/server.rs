@@ -11,14 +11,18 @@ mod entry;
 pub mod first_tokens;
 mod guards;
 mod health;
-pub mod json;
+mod housekeeping;
+mod keys;
 mod lease_table;
 mod leases;
 mod limits;
 mod log;
 pub mod principals;
 pub mod problem;
+mod queue;
+mod rewind;
 mod routes;
+mod upkeep;
 pub mod wire;
 
 use std::{sync::Arc, time::Duration};
@@ -26,7 +30,14 @@ use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 
-pub use self::{answer::holder_json, entities::address, entry::entry_json, limits::Limits};
+pub use self::{
+    answer::holder_json,
+    entities::address,
+    entry::entry_json,
+    limits::Limits,
+    queue::{event_json, item_json},
+    upkeep::PruneBody,
+};
 use self::{lease_table::LeaseTable, principals::TokenFile};
 use crate::{
     clock::Clock,
@@ -118,6 +129,11 @@ impl Service {
             let app = Arc::clone(&app);
             async move { app.leases.sweep(app.clock.as_ref(), &app.stop).await }
         });
+        let keys = tokio::spawn(housekeeping::sweep_keys(Arc::clone(&app)));
+        let queue = tokio::spawn({
+            let (engine, stop) = (app.engine.clone(), app.stop.clone());
+            async move { engine.run_queue(stop).await }
+        });
         let forward = tokio::spawn({
             let (stop, inner) = (stop, app.stop.clone());
             async move {
@@ -135,8 +151,12 @@ impl Service {
         )
         .await;
         forward.abort();
-        if sweeper.await.is_err() {
-            tracing::error!("the sweeper of client leases ended early");
+        for (loop_of, task) in
+            [("client leases", sweeper), ("keys", keys), ("waiting saves", queue)]
+        {
+            if task.await.is_err() {
+                tracing::error!("the loop of {loop_of} ended early");
+            }
         }
         let leases = app.leases.release_all().await;
         app.engine.shutdown(grace).await;

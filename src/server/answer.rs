@@ -7,16 +7,15 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    engine::{Busy, Outcome, Planned, Refused, Saved, Why},
-    entity::Value,
+    engine::{Busy, Outcome, Planned, Refused, Why, news_json},
     lease::Holder,
     path::Path,
     plan::{Plan, report_json},
-    server::{lease_table, problem::Problem},
+    server::{keys, lease_table, problem::Problem},
     snapshot::Snapshot,
 };
 
@@ -39,34 +38,70 @@ pub(crate) fn tagged(status: StatusCode, token: Option<&str>, body: Json) -> Res
     (status, headers, Body(body)).into_response()
 }
 
+/// What became of a save, with one more member where it was accepted.
+pub(crate) fn outcome_with(
+    saved: Outcome,
+    applied: StatusCode,
+    blind: bool,
+    (name, value): (&str, Json),
+) -> Response {
+    match saved {
+        Outcome::Applied(saved) => {
+            let mut body = saved.to_json();
+            with(&mut body, name, value);
+            tagged(applied, Some(&saved.token), body)
+        }
+        Outcome::Unchanged(same) => {
+            let mut body = same.to_json();
+            with(&mut body, name, value);
+            tagged(StatusCode::OK, Some(&same.token), body)
+        }
+        Outcome::Refused(refused) => refusal(&refused, blind).with(name, value).into_response(),
+        other => outcome(other, applied, blind),
+    }
+}
+
 /// What became of a save. `blind`: an editor's save that said nothing about what its form had shown.
 pub(crate) fn outcome(outcome: Outcome, applied: StatusCode, blind: bool) -> Response {
     match outcome {
-        Outcome::Applied(saved) => tagged(applied, Some(&saved.token), saved_json(&saved)),
-        Outcome::Unchanged(same) => {
-            let body = json!({
-                "outcome": "unchanged",
-                "edit_token": same.token,
-                "news": news_json(&same.news),
-                "plan": report_json(&same.plan),
-            });
-            tagged(StatusCode::OK, Some(&same.token), body)
-        }
+        Outcome::Applied(saved) => tagged(applied, Some(&saved.token), saved.to_json()),
+        Outcome::Unchanged(same) => tagged(StatusCode::OK, Some(&same.token), same.to_json()),
         Outcome::Refused(refused) => refusal(&refused, blind).into_response(),
         Outcome::Busy(by) => busy(&by, false).into_response(),
         Outcome::Skipped(by) => busy(&by, true).into_response(),
         Outcome::Lost(_) => lease_table::lost().into_response(),
+        Outcome::Queued(queued) => {
+            let body = json!({
+                "outcome": "queued",
+                "operation": queued.operation,
+                "place": queued.place,
+            });
+            tagged(StatusCode::ACCEPTED, None, body)
+        }
+        Outcome::Replayed(replayed) => keys::replay(*replayed, applied),
+        Outcome::InProgress(waiting) => keys::in_progress(waiting).into_response(),
+        Outcome::KeyMismatch => keys::mismatch().into_response(),
     }
 }
 
 /// The answer of a dry run: the report says whether the save would be accepted.
 pub(crate) fn planned(planned: &Planned) -> Response {
-    let body = json!({
+    tagged(StatusCode::OK, Some(&planned.token), planned_json(planned))
+}
+
+/// The same with one more member.
+pub(crate) fn planned_with(planned: &Planned, (name, value): (&str, Json)) -> Response {
+    let mut body = planned_json(planned);
+    with(&mut body, name, value);
+    tagged(StatusCode::OK, Some(&planned.token), body)
+}
+
+fn planned_json(planned: &Planned) -> Json {
+    json!({
         "plan": report_json(&planned.plan),
         "news": news_json(&planned.news),
         "edit_token": planned.token,
-    });
-    tagged(StatusCode::OK, Some(&planned.token), body)
+    })
 }
 
 /// Values by unit.
@@ -78,25 +113,6 @@ pub(crate) fn fields_json(fields: &BTreeMap<Path, Json>) -> Json {
 pub(crate) fn stamps_json(snapshot: &Snapshot) -> Json {
     let stamps = snapshot.stamps.iter();
     stamps.map(|(path, stamp)| (path.to_string(), json!(stamp.operation))).collect()
-}
-
-fn saved_json(saved: &Saved) -> Json {
-    let versions: Map<String, Json> = saved
-        .versions
-        .iter()
-        .map(|(scope, version)| (scope.to_string(), version.0.into()))
-        .collect();
-    json!({
-        "outcome": "applied",
-        "operation": saved.operation.to_string(),
-        "version": saved.version.map(|version| version.0),
-        "versions": versions,
-        "incarnation": saved.incarnation.0,
-        "retries": saved.retries,
-        "edit_token": saved.token,
-        "news": news_json(&saved.news),
-        "plan": report_json(&saved.plan),
-    })
 }
 
 /// A refusal with the plan and the token that says "I have seen this" (RULES 42).
@@ -133,16 +149,6 @@ fn has_unknown_base(plan: &Plan) -> bool {
     plan.conflicts().any(|(_, conflict)| conflict.rule == BASE_UNKNOWN)
 }
 
-/// Values that others changed since the form was loaded; an absent one is `null` in `absent`.
-fn news_json(news: &BTreeMap<Path, Value>) -> Json {
-    let present = news
-        .iter()
-        .filter_map(|(path, value)| value.json().map(|json| (path.to_string(), json.clone())));
-    let absent: Vec<&Path> =
-        news.iter().filter(|(_, value)| value.is_absent()).map(|(path, _)| path).collect();
-    json!({"changed": present.collect::<Map<String, Json>>(), "removed": absent})
-}
-
 /// The engine's own words about the save as a whole, else ours for its code.
 fn words(why: &Why) -> &str {
     match why {
@@ -159,6 +165,7 @@ fn words(why: &Why) -> &str {
             "recreated" => "the record was deleted and created again since it was loaded",
             "stale_registry" => "other ownership rules are in force",
             "fenced" => "another holder has taken over",
+            "key_lost" => "another attempt has taken over the key",
             "invalid" => "a submitted change is not valid",
             _ => "the save was refused",
         },
@@ -176,6 +183,8 @@ fn help(why: &Why) -> &'static str {
         "invalid" => "see the paths in `plan`",
         "exists" => "save instead of creating",
         "not_found" => "create it first: POST to its address",
+        "superseded_key" => "read the inputs again and send a key made of their stamps",
+        "key_lost" => "send the job again: it is answered what the other attempt did",
         _ => "load the record again",
     }
 }
@@ -203,4 +212,10 @@ pub fn holder_json(holder: &Holder) -> Json {
         "held_ms": ms(holder.held),
         "waiting": holder.waiting,
     })
+}
+
+fn with(body: &mut Json, name: &str, value: Json) {
+    if let Some(members) = body.as_object_mut() {
+        members.insert(name.to_owned(), value);
+    }
 }

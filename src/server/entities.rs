@@ -19,6 +19,7 @@ use crate::{
         answer::{self, tagged},
         auth::Caller,
         entry::entry_json,
+        keys::Named,
         limits::{read_json, read_json_or_nothing},
         principals::Permission,
         problem::Problem,
@@ -37,7 +38,7 @@ const BLAMED_MAX: usize = 1_000;
 const NO_RECORD: &str = "there is no such record";
 
 /// The record a route names, when the caller's token covers its type.
-pub(crate) struct Target(EntityRef);
+pub(crate) struct Target(pub(crate) EntityRef);
 
 impl FromRequestParts<Arc<App>> for Target {
     type Rejection = Problem;
@@ -149,16 +150,19 @@ pub(crate) async fn create(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let body: SaveBody = wire::shape(read(&app, &headers, body).await?)?;
+    let body = read(&app, &headers, body).await?;
+    let key = Named::read(&headers, "create", &entity, &body)?;
+    let body: SaveBody = wire::shape(body)?;
     refuse_lease(body.lease.as_deref())?;
     if body.apply {
         return Err(Problem::new("bad_body", "`apply` is for saves and plans only"));
     }
     let save = caller.session(&app).create(&entity);
-    let outcome = fill(&caller, save, body.check()?)?.send().await?;
-    let created = outcome.saved().is_some();
+    let outcome = key.on(fill(&caller, save, body.check()?)?).send().await?;
     let mut response = answer::outcome(outcome, StatusCode::CREATED, false);
-    if created && let Ok(location) = HeaderValue::from_str(&address(&entity)) {
+    if response.status() == StatusCode::CREATED
+        && let Ok(location) = HeaderValue::from_str(&address(&entity))
+    {
         response.headers_mut().insert(header::LOCATION, location);
     }
     Ok(response)
@@ -186,15 +190,26 @@ pub(crate) async fn save(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let body: SaveBody = wire::shape(read(&app, &headers, body).await?)?;
-    let save = start(&app, &caller, &entity, &body)?;
+    let body = read(&app, &headers, body).await?;
+    let key = Named::read(&headers, "save", &entity, &body)?;
+    let body: SaveBody = wire::shape(body)?;
+    let save = key.on(start(&app, &caller, &entity, &body)?);
     let editor = caller.0.writer.kind == WriterKind::Editor;
     let blind = editor && body.edit_token.is_none() && body.lease.is_none();
-    let mut ask = body.check()?;
+    let ask = body.check()?;
+    let save = fill(&caller, save, ask.clone())?;
+    // A repeat is answered what the first call was, though the record has moved on by it.
+    if headers.contains_key(header::IF_MATCH)
+        && let Some(known) = save.clone().known().await?
+    {
+        return Ok(answer::outcome(known, StatusCode::OK, blind));
+    }
     let matched = check_match(&app, &caller, &entity, &headers).await?;
-    ask.token = ask.token.or(matched);
-    let outcome = fill(&caller, save, ask)?.send().await?;
-    Ok(answer::outcome(outcome, StatusCode::OK, blind))
+    let save = match matched {
+        Some(token) if ask.token.is_none() => save.token(token),
+        _ => save,
+    };
+    Ok(answer::outcome(save.send().await?, StatusCode::OK, blind))
 }
 
 /// `DELETE /v1/entities/{type}/{id}`: deletes the record, whole.
@@ -206,10 +221,16 @@ pub(crate) async fn delete(
     body: Body,
 ) -> Result<Response, Problem> {
     let body = read_json_or_nothing(&app.limits, app.clock.as_ref(), &headers, body).await?;
+    let key = Named::read(&headers, "delete", &entity, &body)?;
     let body: DeleteBody = wire::shape(body)?;
     refuse_lease(body.lease.as_deref())?;
+    let mut save = key.on(caller.session(&app).delete(&entity));
+    if headers.contains_key(header::IF_MATCH)
+        && let Some(known) = save.clone().known().await?
+    {
+        return Ok(answer::outcome(known, StatusCode::OK, false));
+    }
     let matched = check_match(&app, &caller, &entity, &headers).await?;
-    let mut save = caller.session(&app).delete(&entity);
     if let Some(token) = body.edit_token.or(matched) {
         save = save.token(token);
     }

@@ -11,10 +11,7 @@ use axum::{
 };
 use serde_json::Value as Json;
 
-use crate::{
-    clock::Clock,
-    server::{json, problem::Problem},
-};
+use crate::{clock::Clock, json, server::problem::Problem};
 
 /// Bounds of the service. Every one of them is a refusal, never a truncation.
 #[derive(Clone, Debug)]

@@ -37,6 +37,8 @@ pub enum Permission {
     BreakLease,
     /// Read `/metrics`.
     Metrics,
+    /// Prune history, and erase records and names.
+    Upkeep,
 }
 
 impl fmt::Display for Permission {
@@ -45,6 +47,7 @@ impl fmt::Display for Permission {
             Self::Force => "force",
             Self::BreakLease => "break_lease",
             Self::Metrics => "metrics",
+            Self::Upkeep => "upkeep",
         })
     }
 }

@@ -18,6 +18,9 @@ pub const STATUSES: &[(&str, u16, &str)] = &[
     ("forbidden", 403, "This token may not do that"),
     ("not_found", 404, "No such record"),
     ("unknown_type", 404, "No such entity type"),
+    ("version_unknown", 404, "No such version"),
+    ("operation_unknown", 404, "No such save or job"),
+    ("not_queued", 404, "No such waiting save"),
     ("lease_unknown", 404, "No such lease of yours"),
     ("guard_unknown", 404, "No such version guard"),
     ("no_such_route", 404, "No such route"),
@@ -33,11 +36,18 @@ pub const STATUSES: &[(&str, u16, &str)] = &[
     ("stale", 409, "The record moved on"),
     ("stale_input", 409, "An input of the result has changed"),
     ("fenced", 409, "Another holder has taken over"),
+    ("in_progress", 409, "A request with this key is being worked on"),
+    ("superseded_key", 409, "The key's work was done on other inputs"),
+    ("key_lost", 409, "Another attempt has taken over the key"),
+    ("undo_lifecycle", 409, "Creating and deleting are not undone"),
+    ("history_gone", 409, "The history no longer knows it"),
     ("gone", 410, "The record was deleted"),
     ("precondition_failed", 412, "The record is not the one named in If-Match"),
     ("body_too_large", 413, "The body is too large"),
     ("uri_too_long", 414, "The address is too long"),
     ("media_type", 415, "The body must be application/json"),
+    ("key_mismatch", 422, "The key was used for another request"),
+    ("job_failed", 422, "The job failed for good"),
     ("not_valid", 422, "The merged record is not valid"),
     ("leased", 423, "Somebody else holds the lease"),
     ("token_required", 428, "The edit token is missing"),
@@ -148,7 +158,7 @@ impl IntoResponse for Problem {
         }
         let waits =
             [StatusCode::LOCKED, StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
-        if waits.contains(&status) {
+        if waits.contains(&status) || self.code == "in_progress" {
             let after = self.retry_after.unwrap_or(RETRY_AFTER).as_millis().div_ceil(1_000).max(1);
             let after = u64::try_from(after).unwrap_or(u64::MAX);
             headers.insert(header::RETRY_AFTER, HeaderValue::from(after));
@@ -220,6 +230,7 @@ mod tests {
             ("leased", Some(Duration::from_millis(1_200)), Some("2")),
             ("leased", Some(Duration::ZERO), Some("1")),
             ("contended", None, Some("1")),
+            ("in_progress", Some(Duration::from_secs(30)), Some("30")),
             ("conflict", Some(Duration::from_secs(3)), None),
         ];
 

@@ -11,7 +11,10 @@ use axum::{
 };
 use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer};
 
-use crate::server::{App, auth, entities, guards, health, leases, limits, log, problem::Problem};
+use crate::server::{
+    App, auth, entities, guards, health, leases, limits, log, problem::Problem, queue, rewind,
+    upkeep,
+};
 
 /// The whole service.
 pub(crate) fn router(app: &Arc<App>) -> Router {
@@ -24,6 +27,13 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route("/v1/entities/{type}/{id}/save", post(entities::save))
         .route("/v1/entities/{type}/{id}/history", get(entities::history))
         .route("/v1/entities/{type}/{id}/blame", get(entities::blame))
+        .route("/v1/entities/{type}/{id}/restore", post(rewind::restore))
+        .route("/v1/entities/{type}/{id}/undo", post(rewind::undo))
+        .route("/v1/queue", get(queue::list))
+        .route("/v1/queue/{operation}/cancel", post(queue::cancel))
+        .route("/v1/events", get(queue::events))
+        .route("/v1/prune", post(upkeep::prune))
+        .route("/v1/erase", post(upkeep::erase))
         .route("/v1/leases", get(leases::list).post(leases::acquire))
         .route("/v1/leases/break", post(leases::break_lease))
         .route("/v1/leases/{lease}", axum::routing::delete(leases::release))

@@ -49,6 +49,9 @@ pub struct SaveBody {
     pub(crate) apply: bool,
     unordered: bool,
     inputs: Option<BTreeMap<String, Option<OperationId>>>,
+    /// Read by the route, with the header that means the same for clients.
+    #[serde(rename = "job_key")]
+    _job_key: Option<String>,
 }
 
 /// A delete as it is sent; every member may be left out, and the body too.
@@ -58,6 +61,9 @@ pub(crate) struct DeleteBody {
     pub(crate) edit_token: Option<String>,
     pub(crate) lease: Option<String>,
     pub(crate) job: Option<String>,
+    /// As in a save.
+    #[serde(rename = "job_key")]
+    _job_key: Option<String>,
 }
 
 /// An acquire.
@@ -293,7 +299,8 @@ pub(crate) fn path(text: &str) -> Result<Path, Problem> {
     })
 }
 
-fn paths(texts: Vec<String>) -> Result<Vec<Path>, Problem> {
+/// Several paths, each once.
+pub(crate) fn paths(texts: Vec<String>) -> Result<Vec<Path>, Problem> {
     let read: BTreeSet<Path> = texts.iter().map(|text| path(text)).collect::<Result<_, _>>()?;
     Ok(read.into_iter().collect())
 }
