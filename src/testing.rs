@@ -4,6 +4,8 @@
 pub mod checker;
 pub mod clock;
 pub mod flaky;
+pub mod floor;
+pub mod key_suite;
 pub mod lease_suite;
 #[cfg(feature = "sqlite")]
 pub mod race;

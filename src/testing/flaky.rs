@@ -17,6 +17,8 @@ use crate::{
     entity::EntityRef,
     error::{Error, Result},
     lease::{Acquire, Ask, Extent, Holder, LeaseStore, Release, Renew, Renewal, Wake, WakeSink},
+    mapping::Layout,
+    registry::EntityRules,
     scope::Scope,
     snapshot::Snapshot,
     store::{ClaimAsk, Claimed, RecordStore},
@@ -401,5 +403,13 @@ impl RecordStore for FlakyRecords {
             Box::pin(async move { inner.break_claim(&scope).await })
         };
         Box::pin(self.script.run(Op::BreakClaim, request, broken))
+    }
+
+    /// Asked once, at start: nothing is made to fail here.
+    fn map<'a>(
+        &'a self,
+        rules: &'a Arc<EntityRules>,
+    ) -> BoxFuture<'a, Result<Option<Arc<Layout>>>> {
+        self.inner.map(rules)
     }
 }

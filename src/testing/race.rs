@@ -29,6 +29,9 @@ use crate::{
 /// The type of the records.
 pub const KIND: &str = "Product";
 
+/// A line among the rules of a race that tells them from others.
+const MARK: &str = "    # the rules of a race of fieldlease\n";
+
 /// Names of editors' fields; more are numbered.
 const EDITED: [&str; 20] = [
     "name",
@@ -141,7 +144,7 @@ impl Race {
     /// The rules of the engine's run.
     #[must_use]
     pub fn registry(&self) -> String {
-        let mut text = format!("field_ownership:\n  {KIND}:\n    editor_owned:\n");
+        let mut text = format!("field_ownership:\n  {KIND}:\n{MARK}    editor_owned:\n");
         for field in 0..self.fields.max(1) {
             text.push_str(&format!("      - {}\n", edited(field)));
         }
@@ -150,6 +153,12 @@ impl Race {
             text.push_str(&format!("      {group}: [{field}]\n"));
         }
         text
+    }
+
+    /// Whether these are rules of a race, be it of another one.
+    #[must_use]
+    pub fn is_registry(text: &str) -> bool {
+        text.contains(MARK)
     }
 
     /// Saves that will be acknowledged.

@@ -3,7 +3,7 @@
 //! A promise that is not in here is not a promise. Each [`Case`] gets a store of its own, writes what it needs and
 //! says what differs.
 
-mod build;
+pub(in crate::testing) mod build;
 mod claims;
 mod commits;
 mod history;

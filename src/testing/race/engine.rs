@@ -256,6 +256,13 @@ fn told(outcome: &Outcome) -> Result<Option<Told>> {
             let operation = Some(refused.operation);
             Ok(Some(Told::Refused { operation, conflicts }))
         }
-        Outcome::Busy(_) | Outcome::Skipped(_) | Outcome::Lost(_) => Ok(None),
+        // A save of a race has no key.
+        Outcome::Busy(_)
+        | Outcome::Skipped(_)
+        | Outcome::Lost(_)
+        | Outcome::Queued(_)
+        | Outcome::Replayed(_)
+        | Outcome::InProgress(_)
+        | Outcome::KeyMismatch => Ok(None),
     }
 }

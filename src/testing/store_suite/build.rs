@@ -25,49 +25,49 @@ use crate::{
 };
 
 /// The answer of a step of a case.
-pub(super) type Step<T> = Result<T, String>;
+pub(in crate::testing) type Step<T> = Result<T, String>;
 
 /// The rules every case goes by unless it says otherwise.
-pub(super) const RULES: Generation = Generation([1; 32]);
+pub(in crate::testing) const RULES: Generation = Generation([1; 32]);
 
 /// Two values that must be equal.
-pub(super) fn same<T: PartialEq + Debug>(what: &str, got: T, wanted: T) -> Verdict {
+pub(in crate::testing) fn same<T: PartialEq + Debug>(what: &str, got: T, wanted: T) -> Verdict {
     if got == wanted { Ok(()) } else { Err(format!("{what}: {got:?} instead of {wanted:?}")) }
 }
 
-pub(super) fn text_of(error: impl std::fmt::Display) -> String {
+pub(in crate::testing) fn text_of(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-pub(super) fn product(id: &str) -> Step<EntityRef> {
+pub(in crate::testing) fn product(id: &str) -> Step<EntityRef> {
     EntityRef::new("Product", id).map_err(text_of)
 }
 
-pub(super) fn path(text: &str) -> Step<Path> {
+pub(in crate::testing) fn path(text: &str) -> Step<Path> {
     Path::parse(text).map_err(text_of)
 }
 
-pub(super) fn paths(texts: &[&str]) -> Step<Vec<Path>> {
+pub(in crate::testing) fn paths(texts: &[&str]) -> Step<Vec<Path>> {
     texts.iter().map(|text| path(text)).collect()
 }
 
-pub(super) fn scope(text: &str) -> Step<ScopeName> {
+pub(in crate::testing) fn scope(text: &str) -> Step<ScopeName> {
     ScopeName::parse(text).ok_or_else(|| format!("`{text}` is no scope"))
 }
 
 /// A group of the same name as the first key of a path: `media` for `media.width`.
-pub(super) fn scope_of(path: &Path) -> Step<ScopeName> {
+pub(in crate::testing) fn scope_of(path: &Path) -> Step<ScopeName> {
     let group = path.keys().first().ok_or("a path without keys")?;
     GroupName::new(group).map(ScopeName::group).map_err(text_of)
 }
 
 /// A token that is different from every other.
-pub(super) fn token() -> HolderToken {
+pub(in crate::testing) fn token() -> HolderToken {
     HolderToken::new(&SystemEntropy)
 }
 
 /// Distinct operation ids, in order.
-pub(super) fn operation() -> OperationId {
+pub(in crate::testing) fn operation() -> OperationId {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let millis = i64::try_from(number).unwrap_or(0).saturating_mul(1_000);
@@ -76,7 +76,11 @@ pub(super) fn operation() -> OperationId {
 
 /// A save of these values on what the snapshot shows. Every path belongs to the scope named after its first key,
 /// and every scope is expected at the snapshot's version; cases change what they are about.
-pub(super) fn save(seen: &Snapshot, writer: &Writer, values: &[(&str, Json)]) -> Step<Commit> {
+pub(in crate::testing) fn save(
+    seen: &Snapshot,
+    writer: &Writer,
+    values: &[(&str, Json)],
+) -> Step<Commit> {
     let mut after = seen.record.clone();
     let mut changed = Vec::new();
     let mut scopes = BTreeMap::new();
@@ -105,11 +109,14 @@ pub(super) fn save(seen: &Snapshot, writer: &Writer, values: &[(&str, Json)]) ->
         removed_items: Vec::new(),
         changed,
         trace: trace_of(writer, &after),
+        key: None,
+        events: Vec::new(),
+        queued: None,
     })
 }
 
 /// A version for an editor, an operation record for a worker (RULES 34).
-pub(super) fn trace_of(writer: &Writer, state: &Record) -> Trace {
+pub(in crate::testing) fn trace_of(writer: &Writer, state: &Record) -> Trace {
     match writer.kind {
         WriterKind::Editor => Trace::Version { state: state.clone(), reason: None },
         WriterKind::Worker => Trace::Operation(OperationDetail::default()),
@@ -117,7 +124,7 @@ pub(super) fn trace_of(writer: &Writer, state: &Record) -> Trace {
 }
 
 /// The creation of an id that never existed, or was deleted.
-pub(super) fn creation(
+pub(in crate::testing) fn creation(
     entity: &EntityRef,
     tombstone: Option<&Snapshot>,
     values: &[(&str, Json)],
@@ -139,7 +146,7 @@ pub(super) fn creation(
 }
 
 /// The deletion of what the snapshot shows.
-pub(super) fn deletion(seen: &Snapshot) -> Step<Commit> {
+pub(in crate::testing) fn deletion(seen: &Snapshot) -> Step<Commit> {
     let mut commit = save(seen, &Writer::editor("anna"), &[])?;
     commit.lifecycle = Lifecycle::Delete;
     for scope in seen.versions.keys() {
@@ -150,7 +157,7 @@ pub(super) fn deletion(seen: &Snapshot) -> Step<Commit> {
 }
 
 /// What a claim returned, as an expectation.
-pub(super) fn held(claim: &Claim, holder: HolderToken, scope: &ScopeName) -> Expect {
+pub(in crate::testing) fn held(claim: &Claim, holder: HolderToken, scope: &ScopeName) -> Expect {
     Expect::Claimed {
         version: claim.snapshot.version(scope),
         fence: claim.fences.get(scope).copied().unwrap_or_default(),
@@ -159,7 +166,7 @@ pub(super) fn held(claim: &Claim, holder: HolderToken, scope: &ScopeName) -> Exp
 }
 
 /// A save under a claim: every scope it writes is expected as the claim left it.
-pub(super) fn save_under(
+pub(in crate::testing) fn save_under(
     claim: &Claim,
     holder: HolderToken,
     values: &[(&str, Json)],
@@ -173,24 +180,28 @@ pub(super) fn save_under(
 
 impl Stores {
     /// Creates a product with these values and answers it as stored.
-    pub(super) async fn made(&self, id: &str, values: &[(&str, Json)]) -> Step<Snapshot> {
+    pub(in crate::testing) async fn made(
+        &self,
+        id: &str,
+        values: &[(&str, Json)],
+    ) -> Step<Snapshot> {
         let entity = product(id)?;
         self.applied(&creation(&entity, None, values)?).await?;
         self.seen(&entity).await
     }
 
     /// The entity as stored.
-    pub(super) async fn seen(&self, entity: &EntityRef) -> Step<Snapshot> {
+    pub(in crate::testing) async fn seen(&self, entity: &EntityRef) -> Step<Snapshot> {
         let snapshot = self.records.load(entity).await.map_err(text_of)?;
         snapshot.ok_or_else(|| format!("{entity} was never created"))
     }
 
-    pub(super) async fn commit(&self, commit: &Commit) -> Step<Committed> {
+    pub(in crate::testing) async fn commit(&self, commit: &Commit) -> Step<Committed> {
         self.records.commit(commit).await.map_err(text_of)
     }
 
     /// A commit that must take effect; answers the new versions and the number.
-    pub(super) async fn applied(
+    pub(in crate::testing) async fn applied(
         &self,
         commit: &Commit,
     ) -> Step<(BTreeMap<ScopeName, ScopeVersion>, Option<VersionNumber>)> {
@@ -201,7 +212,7 @@ impl Stores {
     }
 
     /// A commit that must be refused for this reason and change nothing.
-    pub(super) async fn refused(&self, commit: &Commit, refusal: Refusal) -> Verdict {
+    pub(in crate::testing) async fn refused(&self, commit: &Commit, refusal: Refusal) -> Verdict {
         let before = self.picture(&commit.entity).await?;
         same("the answer", self.commit(commit).await?, Committed::Refused(refusal.clone()))?;
         let after = self.picture(&commit.entity).await?;
@@ -210,7 +221,7 @@ impl Stores {
         same("the operation of a refused save", resolved, None)
     }
 
-    pub(super) async fn claim_as(
+    pub(in crate::testing) async fn claim_as(
         &self,
         entity: &EntityRef,
         scopes: &[&str],
@@ -224,7 +235,7 @@ impl Stores {
     }
 
     /// A claim that must succeed.
-    pub(super) async fn claimed(
+    pub(in crate::testing) async fn claimed(
         &self,
         entity: &EntityRef,
         scopes: &[&str],
@@ -236,12 +247,12 @@ impl Stores {
         }
     }
 
-    pub(super) async fn entries(&self, entity: &EntityRef) -> Step<Vec<Entry>> {
+    pub(in crate::testing) async fn entries(&self, entity: &EntityRef) -> Step<Vec<Entry>> {
         self.history.entries(entity, None, 1_000).await.map_err(text_of)
     }
 
     /// Everything the ports show of an entity, except the time it was read.
-    pub(super) async fn picture(&self, entity: &EntityRef) -> Step<String> {
+    pub(in crate::testing) async fn picture(&self, entity: &EntityRef) -> Step<String> {
         let mut snapshot = self.records.load(entity).await.map_err(text_of)?;
         if let Some(snapshot) = &mut snapshot {
             snapshot.read_at = crate::clock::StoreTime::default();
