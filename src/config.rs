@@ -1,6 +1,8 @@
 //! Settings of the service: flags over environment over file over defaults.
 
+mod address;
 mod lease_url;
+mod store_url;
 
 use std::{
     fmt,
@@ -9,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-pub use self::lease_url::LeaseUrl;
+pub use self::{
+    lease_url::{LeaseUrl, RowsAt},
+    store_url::{StoreAt, StoreUrl},
+};
 use crate::error::{Error, Result};
 
 /// Largest settings file in bytes.
@@ -54,7 +59,7 @@ impl fmt::Debug for Secret {
 pub struct Settings {
     /// The registry file. Default: `schemas/example.yaml` here, else the example built in.
     pub registry: Option<PathBuf>,
-    /// Directory of the store and of the first tokens. Default `data`.
+    /// Directory of the first tokens, and of the store where none is named. Default `data`.
     pub data: Option<PathBuf>,
     /// Address and port. Default 127.0.0.1:4180. Another host than loopback needs `tokens`.
     pub listen: Option<SocketAddr>,
@@ -70,7 +75,10 @@ pub struct Settings {
     pub body_time_ms: Option<u64>,
     /// Key that signs edit tokens. Default: they are not signed.
     pub token_secret: Option<Secret>,
-    /// Where leases are kept: `memory`, or the address of Redis or Valkey. Default `memory`: this process only.
+    /// Where records are kept: `FILE` or `sqlite:FILE`, `postgres://..`, `mysql://..`. Default `fieldlease.db` in `data`.
+    pub store: Option<StoreUrl>,
+    /// Where leases are kept: `memory`, the address of Redis or Valkey, or a database that keeps them in rows
+    /// (`postgres://..`, `mysql://..`, `sqlite:FILE`). Default `memory`: this process only.
     pub leases: Option<LeaseUrl>,
     /// What names of keys in a lease server begin with. Default `fieldlease`. Services with the same records share one.
     pub namespace: Option<String>,
@@ -81,7 +89,7 @@ pub struct Settings {
 pub struct Config {
     /// The registry file, when one was named.
     pub registry: Option<PathBuf>,
-    /// Directory of the store and of the first tokens.
+    /// Directory of the first tokens, and of the store where none is named.
     pub data: PathBuf,
     /// Address and port.
     pub listen: SocketAddr,
@@ -97,6 +105,8 @@ pub struct Config {
     pub body_time: Duration,
     /// Key that signs edit tokens.
     pub token_secret: Option<Secret>,
+    /// Where records are kept.
+    pub store: StoreUrl,
     /// Where leases are kept; `None` is the memory of this process.
     pub leases: Option<LeaseUrl>,
     /// What names of keys in a lease server begin with.
@@ -147,6 +157,7 @@ impl Settings {
             head_time_ms: number("FIELDLEASE_HEAD_TIME_MS")?,
             body_time_ms: number("FIELDLEASE_BODY_TIME_MS")?,
             token_secret: get("FIELDLEASE_TOKEN_SECRET").map(Secret),
+            store: get("FIELDLEASE_STORE").map(StoreUrl::from),
             leases: get("FIELDLEASE_LEASES").map(LeaseUrl::from),
             namespace: get("FIELDLEASE_NAMESPACE"),
         })
@@ -165,6 +176,7 @@ impl Settings {
             head_time_ms: self.head_time_ms.or(below.head_time_ms),
             body_time_ms: self.body_time_ms.or(below.body_time_ms),
             token_secret: self.token_secret.or(below.token_secret),
+            store: self.store.or(below.store),
             leases: self.leases.or(below.leases),
             namespace: self.namespace.or(below.namespace),
         }
@@ -200,11 +212,25 @@ impl Settings {
             return Err(bad("token_secret", "at least 16 bytes long"));
         }
         if self.leases.as_ref().is_some_and(|leases| !leases.is_sound()) {
-            return Err(bad("leases", "`memory` or an address like redis://HOST:PORT"));
+            return Err(bad(
+                "leases",
+                "`memory`, or an address like redis://HOST:PORT, postgres://HOST/DATABASE or sqlite:FILE",
+            ));
+        }
+        let data = self.data.unwrap_or_else(|| PathBuf::from("data"));
+        let store = self.store.unwrap_or_else(|| {
+            StoreUrl::from(format!("sqlite:{}", data.join("fieldlease.db").display()))
+        });
+        if !store.is_sound() {
+            return Err(bad(
+                "store",
+                "a file, or an address like postgres://HOST/DATABASE or mysql://HOST/DATABASE",
+            ));
         }
         Ok(Config {
             registry: self.registry,
-            data: self.data.unwrap_or_else(|| PathBuf::from("data")),
+            data,
+            store,
             listen,
             tokens: self.tokens,
             audit: self.audit,
@@ -281,13 +307,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("settings.yaml");
         let leases = format!("redis://:{CANARY}@cache:6379");
-        let values = [("FIELDLEASE_TOKEN_SECRET", CANARY), ("FIELDLEASE_LEASES", &*leases)];
+        let store = format!("postgres://me:{CANARY}@db/shop");
+        let values = [
+            ("FIELDLEASE_TOKEN_SECRET", CANARY),
+            ("FIELDLEASE_LEASES", &*leases),
+            ("FIELDLEASE_STORE", &*store),
+        ];
         let settings = Settings::from_env(env(&values)).unwrap();
         let config = settings.clone().finish().unwrap();
         let mut printed = format!("{settings:?} {config:?}");
-        let unsound = Settings { leases: Some(CANARY.into()), ..Settings::default() };
-        let error = unsound.clone().finish().unwrap_err();
-        printed.push_str(&format!("{unsound:?} {error} {error:?}"));
+        let mistyped = format!("postgres:/me:{CANARY}@db");
+        for unsound in [
+            Settings { leases: Some(CANARY.into()), ..Settings::default() },
+            Settings { store: Some(mistyped.into()), ..Settings::default() },
+        ] {
+            let error = unsound.clone().finish().unwrap_err();
+            printed.push_str(&format!("{unsound:?} {error} {error:?}"));
+        }
 
         for text in [
             format!("token_secret: [{CANARY}]\n"),
@@ -307,5 +343,6 @@ mod tests {
         assert!(!printed.contains("canary"), "{printed}");
         assert_eq!(config.token_secret.unwrap().reveal(), CANARY.as_bytes());
         assert_eq!(config.leases.unwrap().reveal(), leases);
+        assert!(matches!(config.store.at(), StoreAt::Postgres(url) if url == store));
     }
 }

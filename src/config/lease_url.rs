@@ -2,15 +2,44 @@
 
 use std::fmt;
 
+use crate::config::address::{scheme, shown};
+
 /// Leases of one process only, in its own memory.
 const MEMORY: &str = "memory";
+/// Before the name of a file.
+const SQLITE: &str = "sqlite:";
 
-/// `memory`, or the address of Redis or Valkey. What it prints leaves out whatever may be a secret.
+/// `memory`, the address of Redis or Valkey, or that of a database with rows for leases: `sqlite:FILE`, `postgres://..`,
+/// `mysql://..`. What it prints leaves out whatever may be a secret.
 #[derive(Clone, PartialEq, Eq, serde::Deserialize)]
 #[serde(transparent)]
 pub struct LeaseUrl(String);
 
+/// A database that keeps leases in rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum RowsAt<'a> {
+    /// In this file.
+    Sqlite(&'a std::path::Path),
+    /// At this address, with its secrets.
+    Postgres(&'a str),
+    /// At this address, with its secrets.
+    Mysql(&'a str),
+}
+
 impl LeaseUrl {
+    /// The database, where leases are kept in rows of one.
+    #[must_use]
+    pub fn rows(&self) -> Option<RowsAt<'_>> {
+        if let Some(file) = self.0.strip_prefix(SQLITE) {
+            return Some(RowsAt::Sqlite(std::path::Path::new(file)));
+        }
+        match scheme(&self.0)?.0 {
+            "postgres" | "postgresql" => Some(RowsAt::Postgres(&self.0)),
+            "mysql" | "mysqls" | "mariadb" | "mariadbs" => Some(RowsAt::Mysql(&self.0)),
+            _ => None,
+        }
+    }
+
     /// The address with its secrets, for the one place that connects.
     #[must_use]
     pub fn reveal(&self) -> &str {
@@ -25,7 +54,8 @@ impl LeaseUrl {
 
     /// Whether it can be one at all; what the parts mean is for the backend to say.
     pub(crate) fn is_sound(&self) -> bool {
-        self.is_memory() || scheme(&self.0).is_some()
+        let file = self.0.strip_prefix(SQLITE);
+        self.is_memory() || file.is_some_and(|file| !file.is_empty()) || scheme(&self.0).is_some()
     }
 }
 
@@ -47,19 +77,10 @@ impl fmt::Display for LeaseUrl {
         if self.is_memory() {
             return f.write_str(MEMORY);
         }
-        let Some((scheme, rest)) = scheme(&self.0) else { return f.write_str("[redacted]") };
-        // A password may hold any character, unescaped: only what follows the last `@` is certain to be no part of it.
-        let rest = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
-        let end = rest.find(['?', '#']).unwrap_or(rest.len());
-        let rest = rest.get(..end).unwrap_or_default();
-        let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let socket = hosts.is_empty() && scheme.ends_with("unix");
-        let sound = (socket || hosts.split(',').all(is_host)) && path.chars().all(is_plain);
-        match (sound, path) {
-            (false, _) => write!(f, "{scheme}://[redacted]"),
-            (true, "") => write!(f, "{scheme}://{hosts}"),
-            (true, path) => write!(f, "{scheme}://{hosts}/{path}"),
+        if self.0.starts_with(SQLITE) {
+            return f.write_str(&self.0);
         }
+        f.write_str(&shown(&self.0))
     }
 }
 
@@ -69,35 +90,26 @@ impl fmt::Debug for LeaseUrl {
     }
 }
 
-/// The scheme and what follows it.
-fn scheme(text: &str) -> Option<(&str, &str)> {
-    let (scheme, rest) = text.split_once("://")?;
-    let letters =
-        |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c == '+');
-    letters(scheme).then_some((scheme, rest))
-}
-
-fn is_plain(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/')
-}
-
-/// A name or number, and perhaps a port: `:secret` alone is none.
-fn is_host(text: &str) -> bool {
-    let (name, port) = match text.rsplit_once(':') {
-        Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
-        _ => (text, None),
-    };
-    let inner = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
-    let named = match inner {
-        Some(number) => number.chars().all(|c| c.is_ascii_hexdigit() || c == ':'),
-        None => name.chars().all(|c| is_plain(c) && c != '/'),
-    };
-    !name.is_empty() && named && port.is_none_or(|port| port.parse::<u16>().is_ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_of_rows_names_its_database() {
+        let rows = |text: &str| match LeaseUrl::from(text).rows() {
+            Some(RowsAt::Sqlite(file)) => format!("file {}", file.display()),
+            Some(RowsAt::Postgres(_)) => "postgres".to_owned(),
+            Some(RowsAt::Mysql(_)) => "mysql".to_owned(),
+            None => "none".to_owned(),
+        };
+
+        assert_eq!(rows("sqlite:a/b.sqlite"), "file a/b.sqlite");
+        assert_eq!(rows("postgresql://db/shop"), "postgres");
+        assert_eq!(rows("mariadb://db/shop"), "mysql");
+        assert_eq!(rows("redis://db"), "none");
+        assert_eq!(rows("memory"), "none");
+        assert!(!LeaseUrl::from("sqlite:").is_sound());
+    }
 
     #[test]
     fn what_is_shown_of_an_address_holds_no_secret() {
@@ -117,6 +129,9 @@ mod tests {
             ("redis://me:s3cret", "redis://[redacted]"),
             ("redis://me:s3cret/0", "redis://[redacted]"),
             ("redis+unix:///run/redis.sock", "redis+unix:///run/redis.sock"),
+            ("sqlite:/var/lib/leases.sqlite", "sqlite:/var/lib/leases.sqlite"),
+            ("postgres://me:s3cret@db:5432/shop?sslmode=require", "postgres://db:5432/shop"),
+            ("mysql://me:s3c@r/et@db/shop", "mysql://db/shop"),
             ("s3cret", "[redacted]"),
             ("S3CRET://x", "[redacted]"),
             ("", "[redacted]"),
