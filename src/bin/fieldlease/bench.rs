@@ -3,6 +3,7 @@
 mod bare;
 mod cycles;
 mod held;
+mod saves;
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -30,12 +31,13 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 /// Time to live where none is said.
 const TTL_MS: u64 = 10_000;
 
-/// Measure how fast leases are taken and given back
+/// Measure how fast leases are taken and given back, and how fast records are saved
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     fieldlease bench leases --redis redis://127.0.0.1:6379 --mode own-key --tasks 64 --seconds 5\n  \
     fieldlease bench leases --redis redis://127.0.0.1:6379 --peer bare --tasks 64\n  \
-    fieldlease bench leases --redis redis://127.0.0.1:6379 --held 100000 --ttl-ms 30000 --seconds 60")]
+    fieldlease bench leases --redis redis://127.0.0.1:6379 --held 100000 --ttl-ms 30000 --seconds 60\n  \
+    fieldlease bench saves --store postgres://shop_owner@db/bench --tasks 12 --seconds 10")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -44,6 +46,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     Leases(LeasesArgs),
+    Saves(saves::SavesArgs),
 }
 
 /// Take leases and give them back, as often as possible; one line of JSON says how often
@@ -93,14 +96,11 @@ fn seconds(text: &str) -> std::result::Result<f64, String> {
 }
 
 pub(crate) fn run(args: &Args, output: Output) -> Result<Exit> {
-    let Command::Leases(args) = &args.command;
-    // One core is left to the server: on the same machine, another thread here would only take its time.
-    let cores = std::thread::available_parallelism().map_or(2, NonZeroUsize::get);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(cores.saturating_sub(1).max(1))
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new("unavailable", format!("cannot start: {error}"), ""))?;
+    let args = match &args.command {
+        Command::Leases(args) => args,
+        Command::Saves(args) => return saves::run(args, output),
+    };
+    let runtime = runtime()?;
     let line = runtime.block_on(async {
         match (args.held, args.peer) {
             (Some(count), Peer::Fieldlease) => {
@@ -118,6 +118,16 @@ pub(crate) fn run(args: &Args, output: Output) -> Result<Exit> {
     // Made to be read by programs: the same with and without `--json`.
     output.text(line)?;
     Ok(Exit::Ok)
+}
+
+/// One core is left to the server: on the same machine, another thread here would only take its time.
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    let cores = std::thread::available_parallelism().map_or(2, NonZeroUsize::get);
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores.saturating_sub(1).max(1))
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new("unavailable", format!("cannot start: {error}"), ""))
 }
 
 impl LeasesArgs {

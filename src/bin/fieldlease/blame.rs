@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fieldlease::{history::HistoryStore, path::Path, server, store::RecordStore};
+use fieldlease::{path::Path, server};
 use serde_json::{Map, Value as Json};
 
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     exit::Exit,
     history::{entity, heading, not_found},
     output::{Output, Result},
-    source::{Source, SourceArgs, wait},
+    source::{Source, SourceArgs},
 };
 
 /// Show, per path, which save last changed it
@@ -35,13 +35,13 @@ pub(crate) fn run(args: &Args, output: Output) -> Result<Exit> {
         paths.push(Path::parse(text).map_err(fieldlease::error::Error::from)?);
     }
     let blamed: Map<String, Json> = match args.source.open()? {
-        Source::File(store) => {
-            let snapshot = wait(store.load(&entity))??;
+        Source::Store(reader) => {
+            let snapshot = reader.wait(reader.store.load(&entity))?;
             let snapshot = snapshot.ok_or_else(|| not_found(&args.entity))?;
             if paths.is_empty() {
                 paths = snapshot.stamps.into_keys().collect();
             }
-            let blamed: BTreeMap<_, _> = wait(store.blame(&entity, &paths))??;
+            let blamed: BTreeMap<_, _> = reader.wait(reader.store.blame(&entity, &paths))?;
             blamed
                 .iter()
                 .map(|(path, entry)| (path.to_string(), server::entry_json(entry)))

@@ -1,15 +1,13 @@
 //! `history`: what saves left behind.
 
-use fieldlease::{
-    entity::EntityRef, history::HistoryStore, server, store::RecordStore, token::OperationId,
-};
+use fieldlease::{entity::EntityRef, server, token::OperationId};
 use serde_json::Value as Json;
 
 use crate::{
     client::taken,
     exit::Exit,
     output::{Failure, Output, Result},
-    source::{Source, SourceArgs, wait},
+    source::{Source, SourceArgs},
 };
 
 /// Show the versions of a record, and the worker operations between them
@@ -18,7 +16,8 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     fieldlease history Product/42 --url http://127.0.0.1:4180 --token-file data/editor.token\n  \
-    fieldlease history Product/42 --store data/fieldlease.db --all --limit 100")]
+    fieldlease history Product/42 --store data/fieldlease.db --all --limit 100\n  \
+    fieldlease history Product/42 --store postgres://shop@db/shop")]
 pub(crate) struct Args {
     /// The record, as TYPE/ID
     entity: String,
@@ -38,10 +37,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, output: Output) -> Result<Exit> {
     let entity = entity(&args.entity)?;
     let entries: Vec<Json> = match args.source.open()? {
-        Source::File(store) => {
+        Source::Store(reader) => {
             let before = args.before.as_deref().map(operation).transpose()?;
-            let entries = wait(store.entries(&entity, before, args.limit))??;
-            if entries.is_empty() && wait(store.load(&entity))??.is_none() {
+            let entries = reader.wait(reader.store.entries(&entity, before, args.limit))?;
+            if entries.is_empty() && reader.wait(reader.store.load(&entity))?.is_none() {
                 return Err(not_found(&args.entity));
             }
             entries.iter().map(server::entry_json).collect()
@@ -76,7 +75,8 @@ pub(crate) fn not_found(entity: &str) -> Failure {
     Failure::new("not_found", format!("there is no record `{}`", entity.escape_debug()), "")
 }
 
-fn operation(text: &str) -> Result<OperationId> {
+/// An operation named on the command line.
+pub(crate) fn operation(text: &str) -> Result<OperationId> {
     OperationId::parse(text).ok_or_else(|| {
         let message = format!("`{}` is not an operation", text.escape_debug());
         Failure::new("bad_operation", message, "copy it from the history")

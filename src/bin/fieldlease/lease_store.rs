@@ -1,14 +1,16 @@
-//! Where leases are kept: the memory of this process, or Redis and Valkey.
+//! Where leases are kept: the memory of this process, Redis and Valkey, or rows of a database.
 
 use std::sync::Arc;
 
 use fieldlease::{
-    config::{LeaseUrl, NAMESPACE},
+    config::{LeaseUrl, NAMESPACE, RowsAt},
+    database::{mysql::MysqlOptions, postgres::PostgresOptions},
     event::EventSink,
     lease::{
         LeaseStore,
         memory::MemoryLeases,
         redis::{self, Opened, RedisOptions},
+        rows::{self, RowOptions},
     },
 };
 
@@ -17,8 +19,15 @@ use crate::output::{Failure, Result};
 /// Which Redis or Valkey to ask.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct RedisArgs {
-    /// Redis or Valkey that keeps the leases, as in redis://127.0.0.1:6379; with a password in it, use the variable
-    #[arg(long, env = "FIELDLEASE_REDIS", hide_env_values = true, value_name = "URL")]
+    /// Redis or Valkey that keeps the leases, as in redis://127.0.0.1:6379, or a database with rows for them, as in
+    /// sqlite:FILE; with a password in it, use the variable
+    #[arg(
+        long,
+        visible_alias = "leases",
+        env = "FIELDLEASE_REDIS",
+        hide_env_values = true,
+        value_name = "URL"
+    )]
     redis: Option<LeaseUrl>,
     /// What names of keys begin with there
     #[arg(long, env = "FIELDLEASE_NAMESPACE", default_value = NAMESPACE, value_name = "NAME")]
@@ -35,6 +44,11 @@ impl RedisArgs {
                 "pass --redis redis://127.0.0.1:6379 or set FIELDLEASE_REDIS",
             )
         })
+    }
+
+    /// Whether one was named.
+    pub(crate) fn is_named(&self) -> bool {
+        self.redis.as_ref().is_some_and(|url| !url.is_memory())
     }
 
     /// The options that lead another command there, without the address: it may hold a password.
@@ -73,7 +87,24 @@ pub(crate) async fn open_all(url: Option<&LeaseUrl>, options: RedisOptions) -> R
         let leases = Arc::new(MemoryLeases::with_events(options.clock, options.events));
         return Ok(Opened { leases, guards: None });
     };
+    if let Some(at) = url.rows() {
+        let RedisOptions { namespace, clock, events, .. } = options;
+        let options = RowOptions { namespace, clock, events, ..RowOptions::default() };
+        return Ok(Opened { leases: open_rows(at, options).await?, guards: None });
+    }
     Ok(redis::open(url.reveal(), options).await?)
+}
+
+async fn open_rows(at: RowsAt<'_>, options: RowOptions) -> Result<Arc<dyn LeaseStore>> {
+    Ok(match at {
+        RowsAt::Sqlite(file) => Arc::new(rows::sqlite::open(file, options)?),
+        RowsAt::Postgres(url) => {
+            Arc::new(rows::postgres::connect(PostgresOptions::new(url)?, options).await?)
+        }
+        RowsAt::Mysql(url) => {
+            Arc::new(rows::mysql::connect(MysqlOptions::new(url)?, options).await?)
+        }
+    })
 }
 
 /// Keys of this namespace, and all defaults.

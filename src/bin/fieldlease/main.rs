@@ -11,19 +11,26 @@ mod exec;
 mod exit;
 mod explain;
 mod history;
+mod keys;
 mod lease_store;
 mod leases;
 mod merge;
+mod migrate;
 mod output;
 mod plan;
+mod queue;
 mod race;
 mod registry_file;
+mod rewind;
 #[cfg(unix)]
 mod run;
 mod schema;
 mod serve;
 mod source;
+mod sql;
+mod store_at;
 mod telemetry;
+mod upkeep;
 
 use std::process::ExitCode;
 
@@ -51,12 +58,21 @@ enum Command {
     Explain(explain::Args),
     Diff(diff::Args),
     Schema(schema::Args),
+    Sql(sql::Args),
     Plan(plan::Args),
     Merge(merge::Args),
     Serve(serve::Args),
+    Migrate(migrate::Args),
     History(history::Args),
     Blame(blame::Args),
+    Restore(rewind::RestoreArgs),
+    Undo(rewind::UndoArgs),
+    Queue(queue::QueueArgs),
+    Events(queue::EventsArgs),
+    Prune(upkeep::PruneArgs),
+    Erase(upkeep::EraseArgs),
     Leases(leases::Args),
+    Keys(keys::Args),
     Doctor(doctor::Args),
     #[cfg(unix)]
     Run(run::Args),
@@ -104,12 +120,21 @@ fn run(command: &Command, output: Output) -> Result<Exit> {
         Command::Explain(args) => explain::run(args, output),
         Command::Diff(args) => diff::run(args, output),
         Command::Schema(args) => schema::run(args, output),
+        Command::Sql(args) => sql::run(args, output),
         Command::Plan(args) => plan::run(args, output),
         Command::Merge(args) => merge::run(args, output),
         Command::Serve(args) => serve::run(args, output),
+        Command::Migrate(args) => migrate::run(args, output),
         Command::History(args) => history::run(args, output),
         Command::Blame(args) => blame::run(args, output),
+        Command::Restore(args) => rewind::restore(args, output),
+        Command::Undo(args) => rewind::undo(args, output),
+        Command::Queue(args) => queue::queue(args, output),
+        Command::Events(args) => queue::events(args, output),
+        Command::Prune(args) => upkeep::prune(args, output),
+        Command::Erase(args) => upkeep::erase(args, output),
         Command::Leases(args) => leases::run(args, output),
+        Command::Keys(args) => keys::run(args, output),
         Command::Doctor(args) => doctor::run(args, output),
         #[cfg(unix)]
         Command::Run(args) => run::run(args, output),

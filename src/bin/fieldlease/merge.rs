@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Read};
 
 use fieldlease::{
     entity::{Change, Value, Writer, WriterKind},
-    server::json,
+    json,
     strategy::{MergeInput, Merged, Strategies, Strategy, merge},
 };
 use serde_json::{Map, Value as Json, json};

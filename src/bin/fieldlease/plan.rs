@@ -5,12 +5,13 @@ use std::{collections::BTreeMap, path::PathBuf};
 use fieldlease::{
     clock::StoreTime,
     entity::{EntityRef, Writer, WriterKind},
+    json,
     path::Path,
     plan::{ForceRight, Mode, PlanInput, Seen, Verdict, plan, report_json, report_text},
     record::Record,
     registry::{EntityRules, Registry},
     server::{
-        self, json,
+        self,
         problem::Problem,
         wire::{SaveAsk, SaveBody, shape},
     },

@@ -9,12 +9,13 @@ use std::{
 };
 
 use fieldlease::{
-    config::LeaseUrl,
-    engine::Engine,
+    config::{LeaseUrl, StoreUrl},
+    engine::{Engine, OnChangedRegistry, Store},
+    entity::EntityType,
     lease::LeaseStore,
     testing::{
         checker::Check,
-        race::{Race, Run, through_engine, whole_record},
+        race::{KIND, Race, Run, through_engine, whole_record},
     },
     token::{Entropy, SystemEntropy},
 };
@@ -24,6 +25,7 @@ use crate::{
     lease_store,
     output::{Failure, Output, Result},
     registry_file,
+    store_at::{self, Open},
 };
 
 /// How long the engine may take to give its leases back.
@@ -41,7 +43,7 @@ const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
     fieldlease race\n  \
     fieldlease race --reaction\n  \
     fieldlease race --editors 20 --workers 6 --records 50 --saves 20000\n  \
-    fieldlease race --leases redis://127.0.0.1:6379\n  \
+    fieldlease race --leases redis://127.0.0.1:6379 --store postgres://shop_owner@db/race\n  \
     fieldlease race --fields 2 --seed 7 --json")]
 pub(crate) struct Args {
     /// People who save
@@ -71,6 +73,10 @@ pub(crate) struct Args {
     /// Let the engine keep its leases in this Redis or Valkey, under a namespace of this race only [default: memory]
     #[arg(long, value_name = "URL")]
     leases: Option<LeaseUrl>,
+    /// Let the engine keep its records in this store, which no registry with a `Product` may be in force in; the
+    /// whole records stay in SQLite, so its saves per second are not to be compared [default: SQLite, made for the race]
+    #[arg(long, value_name = "URL")]
+    store: Option<StoreUrl>,
 }
 
 impl Args {
@@ -108,7 +114,7 @@ pub(crate) fn run(args: &Args, output: Output) -> Result<Exit> {
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::new("unavailable", format!("cannot start: {error}"), ""))?;
     let folder = Folder::new()?;
-    let runs = runtime.block_on(both(&race, &folder.0, args.leases.as_ref(), output))?;
+    let runs = runtime.block_on(both(&race, &folder.0, args, output))?;
     drop(folder);
 
     let exit = judge(&runs);
@@ -132,21 +138,21 @@ fn judge(runs: &Runs) -> Exit {
     }
 }
 
-async fn both(
-    race: &Race,
-    folder: &FilePath,
-    leases: Option<&LeaseUrl>,
-    output: Output,
-) -> Result<Runs> {
+async fn both(race: &Race, folder: &FilePath, args: &Args, output: Output) -> Result<Runs> {
     // First: a wrong address is told before anybody has raced.
-    let leases = lease_store::open(leases, lease_store::within(&namespace())).await?;
+    let options = lease_store::within(&namespace());
+    let leases = lease_store::open(args.leases.as_ref(), options).await?;
+    let own = StoreUrl::from(format!("sqlite:{}", folder.join("engine.sqlite").display()));
+    let url = args.store.as_ref().unwrap_or(&own);
+    let store = store_at::open(url, Open::Shared).await?;
+    refuse_others(store.as_ref(), url).await?;
     let watch = |name| report::Watch::start(name, race.total(), output);
     let (done, bar) = watch("whole records");
     let naive = whole_record(race, &folder.join("whole_records.sqlite"), done).await?;
     bar.end().await;
 
     let (done, bar) = watch("engine");
-    let engine = engine(race, &folder.join("engine.sqlite"), leases, done).await?;
+    let engine = engine(race, store, leases, done).await?;
     bar.end().await;
     Ok(Runs { naive, engine })
 }
@@ -160,9 +166,23 @@ fn chance() -> u64 {
     u64::from_be_bytes(SystemEntropy.bytes()[..8].try_into().unwrap_or_default())
 }
 
+/// A store in which somebody's own products are is not raced in.
+async fn refuse_others(store: &dyn Store, url: &StoreUrl) -> Result<()> {
+    let kind = EntityType::new(KIND).map_err(fieldlease::error::Error::from)?;
+    let Some((_, text)) = store.active(&kind).await? else { return Ok(()) };
+    if Race::is_registry(&text) {
+        return Ok(());
+    }
+    Err(Failure::new(
+        "foreign_rules",
+        format!("`{url}` has rules for `{KIND}` in force that are none of a race"),
+        "name a database of its own for the race",
+    ))
+}
+
 async fn engine(
     race: &Race,
-    file: &FilePath,
+    store: Arc<dyn Store>,
     leases: Arc<dyn LeaseStore>,
     done: Arc<AtomicU64>,
 ) -> Result<Run> {
@@ -172,8 +192,15 @@ async fn engine(
         let first = faults.first().map_or_else(String::new, |fault| fault.message.clone());
         return Err(Failure::new("internal", format!("the race's own registry: {first}"), ""));
     };
-    let engine =
-        Engine::builder(Arc::new(rules)).source(text).sqlite(file).leases(leases).build().await?;
+    let engine = Engine::builder(Arc::new(rules))
+        .source(text)
+        .store(store)
+        .leases(leases)
+        // Rules of an earlier race: nobody is in it any more.
+        .on_changed_registry(OnChangedRegistry::Activate)
+        .activation_delay(Duration::ZERO)
+        .build()
+        .await?;
     let run = through_engine(race, &engine, done).await;
     engine.shutdown(SHUTDOWN_MAX).await;
     Ok(run?)

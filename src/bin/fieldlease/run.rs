@@ -2,6 +2,7 @@
 //! it is lost.
 
 mod child;
+mod once;
 mod signals;
 mod tell;
 mod wanted;
@@ -20,6 +21,7 @@ use serde_json::json;
 
 use self::{
     child::{Child, Ended},
+    once::{Begun, Once},
     signals::Signals,
     tell::Tell,
     wanted::Wanted,
@@ -45,6 +47,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     fieldlease run Job/nightly import --on-busy skip -- ./import.sh\n  \
+    fieldlease run Job/nightly import --job-key 2026-11-30 --store keys.db -- ./import.sh\n  \
     fieldlease run Product/42 media --registry ownership.yaml -- python3 thumbnails.py 42\n  \
     fieldlease run Job/report main --on-busy 'wait 10m' --ttl 1m --max-hold 2h -- make report")]
 pub(crate) struct Args {
@@ -83,6 +86,12 @@ pub(crate) struct Args {
     /// What the command is sent when the lease is lost
     #[arg(long, value_name = "SIGNAL", default_value = "TERM")]
     signal_on_loss: String,
+    /// A command that has ended with 0 under this key is not run again for 7 days; needs --store
+    #[arg(long, value_name = "KEY")]
+    job_key: Option<String>,
+    /// SQLite file the job key is kept in; it is made when it is not there
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
 }
 
 impl Args {
@@ -137,12 +146,36 @@ async fn guarded(args: &Args, wanted: Wanted, tell: &Arc<Tell>) -> Result<Exit> 
     let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
     let manager = Manager::new(Arc::clone(&store), clock, entropy, events(), settings)?;
 
+    let once = match Once::begin(args, &wanted.ask.extent).await? {
+        Begun::Run(once) => once,
+        Begun::Done => {
+            tell.event("skipped", json!({"done": true}));
+            return Ok(Exit::Skipped);
+        }
+    };
+    let ended = leased(args, &wanted, &manager, &*store, once.as_ref(), &mut signals, tell).await;
+    if let Some(once) = once {
+        once.end(matches!(ended, Ok(Exit::Command(0)))).await?;
+    }
+    ended
+}
+
+/// The command under its lease.
+async fn leased(
+    args: &Args,
+    wanted: &Wanted,
+    manager: &Manager,
+    store: &dyn LeaseStore,
+    once: Option<&Once>,
+    signals: &mut Signals,
+    tell: &Tell,
+) -> Result<Exit> {
     let policy = wanted.ask.on_busy;
     let asked = tokio::select! {
         biased;
         signal = signals.next() => {
             // Whoever waits in line has left it when this process ends.
-            settled(&manager).await;
+            settled(manager).await;
             return Ok(Exit::Command(signals::exit_code(signal)));
         }
         asked = manager.acquire(wanted.ask.clone()) => asked?,
@@ -154,12 +187,12 @@ async fn guarded(args: &Args, wanted: Wanted, tell: &Arc<Tell>) -> Result<Exit> 
             return Ok(Exit::Skipped);
         }
         Acquired::Busy { mut by, .. } => {
-            as_of_now(&*store, &mut by).await;
+            as_of_now(store, &mut by).await;
             return Err(busy(policy, &tell::people(&by), &args.shown_by()));
         }
         Acquired::AlreadyHeld => return Err(Failure::new("internal", "held twice", "")),
     };
-    let ended = under(args, &wanted, &lease, &mut signals, tell).await;
+    let ended = under(args, wanted, &lease, once, signals, tell).await;
     let released = lease.release().await;
     tell.event("released", json!({"lease": released_name(released)}));
     ended
@@ -178,6 +211,7 @@ async fn under(
     args: &Args,
     wanted: &Wanted,
     lease: &Lease,
+    once: Option<&Once>,
     signals: &mut Signals,
     tell: &Tell,
 ) -> Result<Exit> {
@@ -188,10 +222,18 @@ async fn under(
     let mut child = Child::spawn(&args.command, wanted.environment(fence))?;
     tell.event("started", json!({"pid": child.pid()}));
     let lost = lease.lost();
+    let key_lost = async {
+        match once {
+            Some(once) => once.keep().await,
+            None => std::future::pending().await,
+        }
+    };
+    let mut key_lost = std::pin::pin!(key_lost);
     let ended = loop {
         tokio::select! {
             biased;
             () = lost.cancelled() => break None,
+            () = &mut key_lost => break None,
             signal = signals.next() => child.pass_on(signal),
             ended = child.wait() => break Some(ended?),
         }

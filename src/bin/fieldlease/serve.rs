@@ -1,4 +1,4 @@
-//! `serve`: the service on the embedded store.
+//! `serve`: the service on a store.
 
 mod greeting;
 
@@ -11,7 +11,7 @@ use std::{
 use fieldlease::{
     audit::Audit,
     clock::{Clock, SystemClock},
-    config::{Config, LeaseUrl, Settings},
+    config::{Config, LeaseUrl, Settings, StoreAt, StoreUrl},
     engine::{Engine, OnChangedRegistry},
     entity::{EntityRef, EntityType, GroupName},
     event::{EventSink, Fanout},
@@ -27,7 +27,6 @@ use fieldlease::{
         first_tokens::{FirstTokens, first_tokens},
         principals::TokenFile,
     },
-    store::sqlite::SqliteStore,
     token::SystemEntropy,
 };
 use tokio::net::TcpListener;
@@ -38,6 +37,7 @@ use crate::{
     lease_store,
     output::{Failure, Output, Result},
     registry_file::{self, Loaded},
+    store_at::{self, Open},
     telemetry,
 };
 
@@ -48,10 +48,10 @@ const EXAMPLE_FILE: &str = "schemas/example.yaml";
 /// The record a first start makes, so that there is something to save.
 const FIRST_RECORD: (&str, &str) = ("Product", "1");
 
-/// Run the service: HTTP and JSON over records in one SQLite file
+/// Run the service: HTTP and JSON over records in SQLite, PostgreSQL or MariaDB
 ///
-/// Without settings it serves the example registry on 127.0.0.1:4180 and keeps everything under ./data. It stops on
-/// SIGINT or SIGTERM after the requests in flight.
+/// Without settings it serves the example registry on 127.0.0.1:4180 and keeps everything under ./data. Services on
+/// several machines share a database and a Redis. It stops on SIGINT or SIGTERM after the requests in flight.
 #[derive(Debug, clap::Args)]
 #[command(
     args_override_self = true,
@@ -59,13 +59,13 @@ const FIRST_RECORD: (&str, &str) = ("Product", "1");
     fieldlease serve\n  \
     fieldlease serve --registry ownership.yaml --data /var/lib/fieldlease\n  \
     fieldlease serve --listen 0.0.0.0:4180 --tokens tokens.yaml --audit audit.jsonl\n  \
-    fieldlease serve --leases redis://127.0.0.1:6379 --namespace shop"
+    fieldlease serve --store postgres://shop@db/shop --leases redis://cache:6379 --namespace shop"
 )]
 pub(crate) struct Args {
     /// Registry file [default: schemas/example.yaml here, else the same file built in]
     #[arg(long, value_name = "FILE")]
     registry: Option<PathBuf>,
-    /// Directory of the store and of the first tokens [default: data]
+    /// Directory of the first tokens, and of the store where none is named [default: data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Address and port; 0 for any free port [default: 127.0.0.1:4180]
@@ -80,6 +80,9 @@ pub(crate) struct Args {
     /// File to append the audit trail to
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
+    /// Where records are kept: a SQLite file, postgres://.. or mysql://.. [default: fieldlease.db in the directory]
+    #[arg(long, value_name = "URL")]
+    store: Option<StoreUrl>,
     /// Where leases are kept: memory, or Redis or Valkey as in redis://127.0.0.1:6379 [default: memory]
     #[arg(long, value_name = "URL")]
     leases: Option<LeaseUrl>,
@@ -107,6 +110,7 @@ fn settings(args: &Args) -> Result<Settings> {
         listen: args.listen,
         tokens: args.tokens.clone(),
         audit: args.audit.clone(),
+        store: args.store.clone(),
         leases: args.leases.clone(),
         namespace: args.namespace.clone(),
         ..Settings::default()
@@ -142,9 +146,11 @@ async fn serve(config: Config, name: &str, loaded: Loaded, output: Output) -> Re
     // Before anything is changed: a start that fails leaves the rules in force alone.
     let listener = listen(config.listen).await?;
     let address = listener.local_addr().map_err(|error| cannot_listen(config.listen, &error))?;
-    make_private_dir(&config.data)?;
-    let file = config.data.join("fieldlease.db");
-    let store = Arc::new(SqliteStore::open_exclusive(&file)?);
+    let embedded = matches!(config.store.at(), StoreAt::Sqlite(_));
+    if embedded || config.tokens.is_none() {
+        make_private_dir(&config.data)?;
+    }
+    let store = store_at::open(&config.store, Open::Alone).await?;
     let (tokens, first) = tokens(&config, Arc::clone(&clock))?;
     let handle = telemetry::start_metrics()?;
     let audit = match &config.audit {
@@ -165,9 +171,11 @@ async fn serve(config: Config, name: &str, loaded: Loaded, output: Output) -> Re
         .leases(Arc::clone(&leases) as Arc<dyn LeaseStore>)
         .clock(Arc::clone(&clock))
         .events(events)
-        .on_changed_registry(OnChangedRegistry::Activate)
+        .on_changed_registry(OnChangedRegistry::Activate);
+    if embedded {
         // One file has one writer at a time: no statement of the old rules can overlap one of the new.
-        .activation_delay(std::time::Duration::ZERO);
+        builder = builder.activation_delay(std::time::Duration::ZERO);
+    }
     if let Some(secret) = &config.token_secret {
         builder = builder.token_secret(secret.reveal());
     }

@@ -1,49 +1,68 @@
-//! Where history is read from: a running service, or the SQLite file itself.
+//! Where history is read from: a running service, or the store itself.
 
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
-use fieldlease::store::sqlite::SqliteStore;
+use fieldlease::{config::StoreUrl, engine::Store};
 
 use crate::{
     client::{Client, ServiceArgs},
     output::{Failure, Result},
+    store_at::{self, Open},
 };
 
-/// A service or a file.
+/// A service or a store.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SourceArgs {
     #[command(flatten)]
     service: ServiceArgs,
-    /// SQLite file to read instead of asking a service
-    #[arg(long, value_name = "FILE")]
-    store: Option<PathBuf>,
+    /// Store to read instead of asking a service: a SQLite file, postgres://.. or mysql://..; with a password in it, use
+    /// the variable
+    #[arg(long, value_name = "URL")]
+    store: Option<StoreUrl>,
 }
 
 /// What was named.
 pub(crate) enum Source {
     Service(Client),
-    File(SqliteStore),
+    Store(Reader),
+}
+
+/// A store, and what its connections live on.
+pub(crate) struct Reader {
+    runtime: tokio::runtime::Runtime,
+    pub(crate) store: Arc<dyn Store>,
+}
+
+impl Reader {
+    /// Waits for one answer of the store.
+    pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
 }
 
 impl SourceArgs {
-    /// The file where one is named, else the service.
+    /// The store where one is named, else the service.
     pub(crate) fn open(&self) -> Result<Source> {
-        let Some(file) = &self.store else { return Ok(Source::Service(self.service.client()?)) };
-        // Opening would make the file: a misspelt name must not.
-        if !file.is_file() {
-            let message = format!("there is no store `{}`", file.display());
-            return Err(Failure::new("no_such_file", message, ""));
-        }
-        Ok(Source::File(SqliteStore::open(file)?))
+        let around = || std::env::var("FIELDLEASE_STORE").ok().map(StoreUrl::from);
+        let around = if self.service.url.is_none() { around() } else { None };
+        let Some(url) = self.store.clone().or(around) else {
+            return Ok(Source::Service(self.service.client()?));
+        };
+        let runtime = runtime()?;
+        let store = runtime.block_on(store_at::open(&url, Open::Existing))?;
+        Ok(Source::Store(Reader { runtime, store }))
     }
 }
 
 /// Waits for one answer of the library.
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    Ok(runtime()?.block_on(future))
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::new("unavailable", format!("cannot start: {error}"), ""))?;
-    Ok(runtime.block_on(future))
+        .map_err(|error| Failure::new("unavailable", format!("cannot start: {error}"), ""))
 }

@@ -41,19 +41,23 @@ impl Cycles {
         Ok(all)
     }
 
+    /// How many there were, and quantiles of how long they took.
+    pub(super) fn numbers(&self, length: Duration) -> (u128, u64, u64) {
+        let per_second = u128::from(self.0.len()).saturating_mul(1_000_000);
+        let per_second = per_second / length.as_micros().max(1);
+        (per_second, self.0.value_at_quantile(0.5), self.0.value_at_quantile(0.99))
+    }
+
     pub(super) fn line(&self, peer: &str, args: &LeasesArgs) -> String {
         let mode = match args.mode {
             Mode::OwnKey => "own-key",
             Mode::OneKey => "one-key",
         };
-        let per_second = args.length().as_micros().max(1);
-        let per_second = u128::from(self.0.len()).saturating_mul(1_000_000) / per_second;
+        let (per_second, p50, p99) = self.numbers(args.length());
         format!(
             "{{\"peer\":\"{peer}\",\"mode\":\"{mode}\",\"concurrency\":{},\"cycles_per_s\":{per_second},\
-             \"p50_us\":{},\"p99_us\":{}}}",
+             \"p50_us\":{p50},\"p99_us\":{p99}}}",
             args.tasks,
-            self.0.value_at_quantile(0.5),
-            self.0.value_at_quantile(0.99),
         )
     }
 }

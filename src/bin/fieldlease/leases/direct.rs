@@ -24,7 +24,7 @@ const PAGE: u32 = 500;
 /// Redis, instead of a service.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct DirectArgs {
-    /// Ask this Redis or Valkey instead of a service; the variable FIELDLEASE_REDIS counts where no service is named
+    /// Ask this Redis, Valkey or database instead of a service; the variable FIELDLEASE_REDIS counts where no service is named
     #[arg(long, value_name = "URL", global = true)]
     redis: Option<LeaseUrl>,
     /// What names of keys in Redis begin with

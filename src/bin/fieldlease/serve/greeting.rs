@@ -19,7 +19,7 @@ pub(super) fn greet(
 ) -> Result<()> {
     let url = format!("http://{address}");
     let kinds: Vec<String> = registry.entities().map(|rules| rules.kind.to_string()).collect();
-    let store = config.data.join("fieldlease.db");
+    let store = config.store.to_string();
     let example = example_fits(registry);
     let kind = registry.entities().next().map_or(FIRST_RECORD.0, |rules| rules.kind.as_str());
     let commands = if example { commands(&url, first) } else { commands_for(&url, kind, first) };
@@ -36,7 +36,7 @@ pub(super) fn greet(
     }
     output.text(format_args!("fieldlease is listening on {url}"))?;
     output.text(format_args!("  registry  {name}: {}", kinds.join(", ")))?;
-    output.text(format_args!("  store     {}", store.display()))?;
+    output.text(format_args!("  store     {store}"))?;
     if let Some(leases) = &config.leases {
         output.text(format_args!("  leases    {leases} as {}", config.namespace))?;
     }
