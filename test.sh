@@ -34,8 +34,8 @@ tier() {
     printf -- '-- %s: %d s (budget %d s)\n' "$name" "$((SECONDS - start))" "$budget"
 }
 
-# The servers that tests start: Redis 7 and 6.2, Valkey 9.
-tier 'servers for the tests' 60 tests/servers/install.sh target/servers
+# The servers that tests start: Redis 7 and 6.2, Valkey 9, PostgreSQL, MariaDB, pgbouncer.
+tier 'servers for the tests' 150 tests/servers/install.sh target/servers
 tier 'format' 10 cargo fmt --check
 tier 'lints' 240 cargo clippy --locked --quiet --all-targets -- -D warnings
 tier 'the library alone' 60 cargo check --locked --quiet --lib --no-default-features

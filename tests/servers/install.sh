@@ -77,3 +77,41 @@ if [ -z "${FIELDLEASE_REDIS_SERVER:-}" ] && [ ! -x "$folder/redis-server" ]; the
         ln -sf /usr/bin/redis-check-rdb "$folder/redis-server"
     fi
 fi
+
+# Databases, and a pooler. Debian's packages make a cluster and start daemons when they are installed: they are kept from
+# both, for the time of the installation.
+packages=()
+ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || [ -n "${FIELDLEASE_POSTGRES_BIN:-}" ] || packages+=(postgresql)
+[ -x /usr/sbin/mariadbd ] || command -v mariadbd >/dev/null 2>&1 || [ -n "${FIELDLEASE_MARIADB_SERVER:-}" ] \
+    || packages+=(mariadb-server)
+[ -x /usr/sbin/pgbouncer ] || command -v pgbouncer >/dev/null 2>&1 || [ -n "${FIELDLEASE_PGBOUNCER:-}" ] \
+    || packages+=(pgbouncer)
+command -v openssl >/dev/null 2>&1 || packages+=(openssl)
+if [ "${#packages[@]}" -gt 0 ]; then
+    policy=/usr/sbin/policy-rc.d
+    clusters=/etc/postgresql-common/createcluster.conf
+    as_root=()
+    [ "$(id -u)" -eq 0 ] || as_root=(sudo)
+    undo=()
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+        "${as_root[@]}" chmod 755 "$policy"
+        undo+=("$policy")
+    fi
+    restore() {
+        [ ! -e "$work/createcluster.conf" ] || "${as_root[@]}" cp "$work/createcluster.conf" "$clusters"
+        [ "${#undo[@]}" -eq 0 ] || "${as_root[@]}" rm -f "${undo[@]}"
+        rm -rf "$work"
+    }
+    trap restore EXIT
+    export DEBIAN_FRONTEND=noninteractive
+    case " ${packages[*]} " in
+        *' postgresql '*)
+            # Its settings come first, and are as they were afterwards.
+            install postgresql-common
+            cp "$clusters" "$work/createcluster.conf"
+            echo 'create_main_cluster = false' | "${as_root[@]}" tee -a "$clusters" >/dev/null
+            ;;
+    esac
+    install "${packages[@]}"
+fi

@@ -21,8 +21,10 @@ use tokio::{
 };
 
 use crate::servers::{
+    Dialect,
+    database::DatabaseServer,
     until,
-    wire::{Frame, FrameReader, Request, write_all},
+    wire::{Frame, FrameReader, Request, Talk, Way, Wire, write_all},
 };
 
 /// What is done to one command or its answer.
@@ -139,6 +141,7 @@ struct State {
 }
 
 struct Shared {
+    wire: Wire,
     state: Mutex<State>,
     /// Whether requests, and whether answers, do not get through.
     hole: watch::Sender<(bool, bool)>,
@@ -156,9 +159,29 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// In front of a port of this machine.
+    /// In front of a port of this machine where Redis answers.
     pub(crate) fn to(server: u16) -> Self {
+        Self::speaking(Wire::Redis, server)
+    }
+
+    /// In front of a database. A command has the first word of its statement for a name (`"COMMIT|CALL"`), and one command
+    /// is one round trip. [`Action::Prefix`] and [`Action::Answer`] are for Redis.
+    pub(crate) fn before(server: &DatabaseServer) -> Self {
+        Self::to_database(server.dialect(), server.port())
+    }
+
+    /// In front of a port where a database answers, or a pooler before it.
+    pub(crate) fn to_database(dialect: Dialect, port: u16) -> Self {
+        let wire = match dialect {
+            Dialect::Postgres => Wire::Postgres,
+            Dialect::MariaDb => Wire::Mysql,
+        };
+        Self::speaking(wire, port)
+    }
+
+    fn speaking(wire: Wire, server: u16) -> Self {
         let shared = Arc::new(Shared {
+            wire,
             state: Mutex::default(),
             hole: watch::Sender::new((false, false)),
             cuts: watch::Sender::new(0),
@@ -242,6 +265,14 @@ impl Proxy {
     /// Every command that came, in order.
     pub(crate) fn seen(&self) -> Vec<Request> {
         self.state().seen.clone()
+    }
+
+    /// What came since this was last asked, without what belongs to opening and closing a connection: so many round trips.
+    pub(crate) fn round_trips(&self) -> Vec<Request> {
+        let aside = ["TLS", "STARTUP", "AUTHENTICATION", "TERMINATE", "CLOSE"];
+        let mut seen = std::mem::take(&mut self.state().seen);
+        seen.retain(|request| !aside.contains(&request.name.as_str()));
+        seen
     }
 
     /// How often commands with these names came.
@@ -355,19 +386,22 @@ async fn connection(client: TcpStream, server: u16, shared: &Shared) {
     let _ = (client.set_nodelay(true), upstream.set_nodelay(true));
     let mut cuts = shared.cuts.subscribe();
     let pairing = Pairing::default();
+    let talk = Arc::new(Mutex::new(Talk::new(shared.wire)));
     let (requests, to_server) = mpsc::unbounded_channel();
     let (replies, to_client) = mpsc::unbounded_channel();
     let end = tokio::select! {
         // What a client sent before it went away still arrives, late as it may be.
         () = async {
-            read_requests(&client, requests, shared).await;
+            let reader = FrameReader::new(Way::Requests, Arc::clone(&talk));
+            read(&client, reader, requests, || shared.delays().0).await;
             std::future::pending().await
         } => End::Closed,
         end = write_requests(&upstream, to_server, shared, &pairing) => end,
         end = write_replies(&client, to_client, shared, &pairing) => end,
         // The channel ends with it; what is on its way is delivered before the connection is closed.
         () = async {
-            read_replies(&upstream, replies, shared).await;
+            let reader = FrameReader::new(Way::Replies, Arc::clone(&talk));
+            read(&upstream, reader, replies, || shared.delays().1).await;
             std::future::pending().await
         } => End::Closed,
         _ = cuts.changed() => End::Cut,
@@ -386,10 +420,14 @@ async fn connection(client: TcpStream, server: u16, shared: &Shared) {
 
 type Timed = (Moment, Frame);
 
-async fn read_requests(client: &TcpStream, to: mpsc::UnboundedSender<Timed>, shared: &Shared) {
-    let mut reader = FrameReader::default();
-    while let Some(frame) = reader.next(client).await {
-        let at = SystemClock.now().plus(shared.delays().0);
+async fn read(
+    from: &TcpStream,
+    mut reader: FrameReader,
+    to: mpsc::UnboundedSender<Timed>,
+    delay: impl Fn() -> Duration,
+) {
+    while let Some(frame) = reader.next(from).await {
+        let at = SystemClock.now().plus(delay());
         if to.send((at, frame)).is_err() {
             return;
         }
@@ -422,7 +460,7 @@ async fn write_requests(
         let half_open = matches!(met, Some((Action::HalfOpen, _)));
         if request.name.ends_with("SUBSCRIBE") || request.name == "MONITOR" {
             pairing.listens.store(true, Ordering::SeqCst);
-        } else if sends || answered {
+        } else if frame.is_answered() && (sends || answered) {
             pairing.expected.lock().unwrap().push_back(Expected { action: met });
             pairing.more.notify_one();
         }
@@ -434,16 +472,6 @@ async fn write_requests(
         }
     }
     End::Closed
-}
-
-async fn read_replies(server: &TcpStream, to: mpsc::UnboundedSender<Timed>, shared: &Shared) {
-    let mut reader = FrameReader::default();
-    while let Some(frame) = reader.next(server).await {
-        let at = SystemClock.now().plus(shared.delays().1);
-        if to.send((at, frame)).is_err() {
-            return;
-        }
-    }
 }
 
 async fn write_replies(

@@ -6,12 +6,21 @@
 
 pub(crate) mod clock_shim;
 pub(crate) mod cluster;
+pub(crate) mod daemon;
+pub(crate) mod database;
 pub(crate) mod flavour;
+pub(crate) mod mariadb;
+pub(crate) mod mysql_wire;
+pub(crate) mod pgbouncer;
+pub(crate) mod postgres;
+pub(crate) mod postgres_wire;
 pub(crate) mod proxy;
 pub(crate) mod redis;
 pub(crate) mod resp;
 pub(crate) mod sentinel;
+pub(crate) mod session;
 pub(crate) mod setup;
+pub(crate) mod template;
 pub(crate) mod tls;
 pub(crate) mod wire;
 
@@ -27,12 +36,18 @@ use fieldlease::clock::{Clock, SystemClock};
 pub(crate) type Action = proxy::Action;
 pub(crate) type Certificates = tls::Certificates;
 pub(crate) type Cluster = cluster::Cluster;
+pub(crate) type Database<'a> = database::Database<'a>;
+pub(crate) type DatabaseServer = database::DatabaseServer;
+pub(crate) type DatabaseSetup = database::DatabaseSetup;
+pub(crate) type Dialect = database::Dialect;
 pub(crate) type Flavour = flavour::Flavour;
+pub(crate) type Pooler = pgbouncer::Pooler;
 pub(crate) type Proxy = proxy::Proxy;
 pub(crate) type Reply = resp::Reply;
 pub(crate) type Rule = proxy::Rule;
 pub(crate) type Server = redis::Server;
 pub(crate) type Setup = setup::Setup;
+pub(crate) type Session = session::Session;
 pub(crate) type Watched = sentinel::Watched;
 pub(crate) type WrongClock = clock_shim::WrongClock;
 

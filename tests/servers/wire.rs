@@ -1,13 +1,54 @@
 //! Requests and answers as they go over the wire, cut into whole ones.
 
-use std::io;
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
 
 use tokio::net::TcpStream;
+
+use crate::servers::{mysql_wire, postgres_wire};
+
+/// Which language is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wire {
+    Redis,
+    Postgres,
+    Mysql,
+}
+
+/// What one connection of that language has said so far.
+pub(crate) enum Talk {
+    Redis,
+    Postgres(postgres_wire::Talk),
+    Mysql(mysql_wire::Talk),
+}
+
+impl Talk {
+    pub(crate) fn new(wire: Wire) -> Self {
+        match wire {
+            Wire::Redis => Self::Redis,
+            Wire::Postgres => Self::Postgres(postgres_wire::Talk::default()),
+            Wire::Mysql => Self::Mysql(mysql_wire::Talk::default()),
+        }
+    }
+}
+
+/// The first whole request or answer of what arrived.
+pub(crate) struct Cut {
+    pub(crate) length: usize,
+    /// What was asked for, if it is a request.
+    pub(crate) request: Option<Request>,
+    /// Whether an answer follows; of an answer, whether it is one and not something sent unasked.
+    pub(crate) answered: bool,
+}
 
 /// One whole request or answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pub(crate) bytes: Vec<u8>,
+    request: Option<Request>,
+    answered: bool,
 }
 
 /// A command that was sent.
@@ -28,6 +69,9 @@ impl Request {
 impl Frame {
     /// The command in it. One that is not an array of strings is named by its first line.
     pub(crate) fn request(&self) -> Request {
+        if let Some(request) = &self.request {
+            return request.clone();
+        }
         let mut parts = Vec::new();
         let mut rest = line(&self.bytes).map_or(self.bytes.as_slice(), |(_, rest)| rest);
         while let Some((head, after)) = line(rest) {
@@ -43,34 +87,87 @@ impl Frame {
 
     /// Whether the server sent it unasked.
     pub(crate) fn is_push(&self) -> bool {
-        self.bytes.first() == Some(&b'>')
+        !self.answered
+    }
+
+    /// Whether an answer follows this request.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.answered
     }
 }
 
+/// Which way what arrives goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way {
+    Requests,
+    Replies,
+}
+
 /// Cuts what arrives into whole requests or answers.
-#[derive(Default)]
 pub(crate) struct FrameReader {
     pending: Vec<u8>,
+    way: Way,
+    talk: Arc<Mutex<Talk>>,
 }
 
 impl FrameReader {
+    pub(crate) fn new(way: Way, talk: Arc<Mutex<Talk>>) -> Self {
+        Self { pending: Vec::new(), way, talk }
+    }
+
+    /// The first whole one of what arrived.
+    fn cut(&self) -> Option<Cut> {
+        if self.pending.is_empty() {
+            return None;
+        }
+        match (&mut *self.talk.lock().unwrap(), self.way) {
+            (Talk::Redis, _) => {
+                let length = frame_length(&self.pending)?;
+                let answered = self.pending.first() != Some(&b'>');
+                Some(Cut { length, request: None, answered })
+            }
+            (Talk::Postgres(talk), Way::Requests) => talk.request(&self.pending),
+            (Talk::Postgres(talk), Way::Replies) => talk.reply(&self.pending),
+            (Talk::Mysql(talk), Way::Requests) => talk.request(&self.pending),
+            (Talk::Mysql(talk), Way::Replies) => talk.reply(&self.pending),
+        }
+    }
+
+    /// What came of an answer whose end never came: the reason why the server went, mostly.
+    fn rest(&mut self) -> Option<Frame> {
+        let replies = matches!(self.way, Way::Replies);
+        let database = !matches!(*self.talk.lock().unwrap(), Talk::Redis);
+        let bytes = std::mem::take(&mut self.pending);
+        let told = replies && database && !bytes.is_empty();
+        told.then_some(Frame { bytes, request: None, answered: false })
+    }
+
     /// The next one; nothing when the connection ended.
     pub(crate) async fn next(&mut self, stream: &TcpStream) -> Option<Frame> {
         loop {
-            if let Some(length) = frame_length(&self.pending) {
-                let rest = self.pending.split_off(length);
-                return Some(Frame { bytes: std::mem::replace(&mut self.pending, rest) });
+            if let Some(cut) = self.cut() {
+                let rest = self.pending.split_off(cut.length);
+                let bytes = std::mem::replace(&mut self.pending, rest);
+                return Some(Frame { bytes, request: cut.request, answered: cut.answered });
             }
             let mut chunk = [0; 16 * 1024];
             stream.readable().await.ok()?;
             match stream.try_read(&mut chunk) {
-                Ok(0) => return None,
+                Ok(0) => return self.rest(),
                 Ok(count) => self.pending.extend(chunk.iter().take(count)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return None,
+                Err(_) => return self.rest(),
             }
         }
     }
+}
+
+/// The first word of a statement, in capitals: what it is called in rules.
+pub(crate) fn first_word(sql: &str) -> String {
+    let is_part = |letter: &char| letter.is_ascii_alphanumeric() || *letter == '_';
+    let code = sql.lines().map(str::trim_start).find(|it| !it.is_empty() && !it.starts_with("--"));
+    let start = code.unwrap_or_default().trim_start_matches('(');
+    start.chars().take_while(is_part).collect::<String>().to_ascii_uppercase()
 }
 
 /// How long the first whole value is, once all of it is there.
