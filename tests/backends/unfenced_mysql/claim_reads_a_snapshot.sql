@@ -1,0 +1,8 @@
+-- A claim reads the record as of its beginning.
+-- procedure: fl_claim
+-- instead of:
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+-- stands:
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+    START TRANSACTION WITH CONSISTENT SNAPSHOT;
