@@ -11,7 +11,9 @@ mod command;
 mod direct;
 mod run;
 mod run_ends;
+mod run_keys;
 mod services;
+mod stores;
 #[path = "../servers/servers.rs"]
 #[expect(dead_code, reason = "shared with the tests of backends, which use the rest")]
 mod servers;

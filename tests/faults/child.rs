@@ -13,8 +13,10 @@ use std::{
 
 use fieldlease::{
     clock::{Clock, SystemClock},
-    engine::{Claim, Claiming, Engine, Session},
+    engine::{Claim, Claiming, Engine, Job, Session},
+    error::Error,
     event::{Event, EventSink},
+    key::JobKey,
     registry::OnBusy,
     store::sqlite::{SqliteOptions, SqliteStore, Statements},
     testing::{Fault, FlakyRecords, Gate, flaky::Op},
@@ -126,6 +128,10 @@ async fn other_process() {
         "stops BeforeCommit" => stops(path, Stop::BeforeCommit).await,
         "stops AfterCommit" => stops(path, Stop::AfterCommit).await,
         "stops Never" => stops(path, Stop::Never).await,
+        "keyed BeforeClaim" => keyed(path, Stop::BeforeClaim).await,
+        "keyed BeforeCommit" => keyed(path, Stop::BeforeCommit).await,
+        "keyed AfterCommit" => keyed(path, Stop::AfterCommit).await,
+        "keyed Never" => keyed(path, Stop::Never).await,
         "paused before it saves" => paused(engine(path).await, false).await,
         "paused with its save on the way" => paused(engine(path).await, true).await,
         "paused, unfenced, with its save on the way" => paused(unfenced(path).await, true).await,
@@ -188,9 +194,8 @@ async fn told_to_go() {
     tokio::task::spawn_blocking(read).await.unwrap();
 }
 
-/// A job that never ends by itself.
-async fn stops(file: &FilePath, stop: Stop) {
-    let (engine, records) = engine(file).await;
+/// Where the wire to the store stops; answers what is waited for.
+fn stopped(records: &FlakyRecords, stop: Stop) -> Op {
     let (op, fault) = match stop {
         Stop::BeforeClaim => (Op::Claim, Some(Fault::HoldRequest(Gate::new()))),
         Stop::BeforeCommit => (Op::Commit, Some(Fault::HoldRequest(Gate::new()))),
@@ -200,6 +205,26 @@ async fn stops(file: &FilePath, stop: Stop) {
     if let Some(fault) = fault {
         records.script().next(op, fault);
     }
+    op
+}
+
+/// The same with a key that was begun.
+async fn keyed(file: &FilePath, stop: Stop) {
+    let (engine, records) = engine(file).await;
+    let op = stopped(&records, stop);
+    let key = JobKey::text(crate::killed_keys::KEY).unwrap();
+    let entity = product("42");
+    let worker = engine.worker("first");
+    let job = |job: Job| async move { Ok::<_, Error>(job.changes().set("thumbnail", "first")) };
+    let run = worker.run(&entity, ["media"], job).job_key(key).into_future();
+    let (outcome, ()) = tokio::join!(run, reached(&records, op, 1));
+    tell!("~outcome {outcome:?}");
+}
+
+/// A job that never ends by itself.
+async fn stops(file: &FilePath, stop: Stop) {
+    let (engine, records) = engine(file).await;
+    let op = stopped(&records, stop);
     let job = async {
         let claim = claimed(&engine.worker("first"), None).await;
         claim.save().set("thumbnail", "first").set("width", 1).job("j1").send().await

@@ -9,6 +9,7 @@
 mod child;
 mod judge;
 mod killed_holder;
+mod killed_keys;
 mod killed_service;
 mod load;
 mod memory;

@@ -7,11 +7,14 @@ mod deadlines;
 mod faults;
 mod forms;
 mod guards;
+mod keys;
 mod lifecycle;
 mod parallel;
+mod queue;
 mod registry;
+mod rewind;
 mod run;
 mod scenario;
-#[expect(dead_code, reason = "shared with the tests of faults, which use the rest")]
 mod support;
 mod tokens;
+mod upkeep;

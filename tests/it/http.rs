@@ -462,3 +462,42 @@ fn a_program_on_the_same_file_and_the_service_lose_nothing_of_each_other() {
     let fields = service.get("any", PRODUCT).body["fields"].clone();
     assert_eq!(fields, json!({"name": "Stool", "stock": 100, "thumbnail": 49, "width": 49}));
 }
+
+#[test]
+fn a_version_is_restored_and_a_job_undone_with_the_rights_of_the_token() {
+    let service = Service::start();
+    let token = service.product("1", json!({"name": "Stool"}));
+    let save = "/v1/entities/Product/1/save";
+    let work = json!({"changes": {"thumbnail": "a.webp"}, "job": "j1"});
+    assert_eq!(service.post("thumbs", save, work).status, 200);
+    let edit = json!({"changes": {"name": "Bench", "description": "new"}, "edit_token": token});
+    assert_eq!(service.post("anna", save, edit).status, 200);
+    let (restore, undo) = ("/v1/entities/Product/1/restore", "/v1/entities/Product/1/undo");
+
+    let planned = service.post("anna", restore, json!({"version": 1, "plan": true}));
+    assert_eq!(planned.status, 200, "{planned:?}");
+    assert_eq!(service.get("anna", PRODUCT).body["fields"]["name"], "Bench");
+    let restored = service.post("anna", restore, json!({"version": 1}));
+    assert_eq!((restored.status, &restored.body["version"]), (200, &json!(3)), "{restored:?}");
+    let denied = service.post("anna", undo, json!({"job": "j1", "force": "x"}));
+    assert_eq!((denied.status, denied.code()), (403, "forbidden"));
+    let denied = service.post("anna", undo, json!({"job": "j1"}));
+    assert_eq!((denied.status, denied.code()), (403, "denied"));
+    let fields = service.get("anna", PRODUCT).body["fields"].clone();
+    assert_eq!(fields, json!({"name": "Stool", "thumbnail": "a.webp"}));
+    let forced = service.post("boss", undo, json!({"job": "j1", "force": "wrong pictures"}));
+    assert_eq!((forced.status, &forced.body["left"]), (200, &json!({})), "{forced:?}");
+    assert_eq!(service.get("anna", PRODUCT).body["fields"], json!({"name": "Stool"}));
+
+    let cases = [
+        ("anna", restore, json!({"version": 99}), 404, "version_unknown"),
+        ("thumbs", restore, json!({"version": 1}), 400, "restore_worker"),
+        ("anna", restore, json!({"version": 1, "shared": ["stock"]}), 400, "restore_counter"),
+        ("anna", undo, json!({"job": "none"}), 404, "operation_unknown"),
+        ("anna", undo, json!({}), 400, "bad_body"),
+    ];
+    for (who, route, body, status, code) in cases {
+        let answer = service.post(who, route, body.clone());
+        assert_eq!((answer.status, answer.code()), (status, code), "{body}");
+    }
+}

@@ -352,11 +352,11 @@ fn a_store_that_vanishes_is_503_and_no_panic() {
 #[test]
 fn rules_that_are_not_done_yet_are_refused_with_the_reason() {
     let dir = tempfile::tempdir().unwrap();
-    let registry = REGISTRY.replace("on_busy: fail", "on_busy: enqueue");
+    let registry = REGISTRY.replace("  Order:\n", "  Order:\n    enforcement: observe\n");
     std::fs::write(dir.path().join("registry.yaml"), registry).unwrap();
 
     let (code, said) = refused(Service::command(dir.path()));
 
     assert_eq!((code, &said["error"]), (Some(9), &json!("not_yet")));
-    assert!(said["message"].as_str().unwrap().contains("enqueue"), "{said}");
+    assert!(said["message"].as_str().unwrap().contains("observe"), "{said}");
 }

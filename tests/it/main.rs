@@ -2,6 +2,7 @@
 #![cfg(test)]
 #![expect(unreachable_pub, reason = "modules of one test binary share helpers")]
 
+mod canonical;
 mod checker;
 mod cli;
 mod docs;
@@ -15,11 +16,15 @@ mod hold;
 mod http;
 mod http_apply;
 mod http_faults;
+mod http_keys;
+mod http_queue;
 mod http_security;
 mod http_wire;
 mod layers;
 mod leasing;
 mod locks;
+#[cfg(feature = "sqlite")]
+mod mapped;
 mod plan;
 mod race;
 mod registry_meaning;

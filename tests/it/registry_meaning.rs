@@ -273,12 +273,12 @@ const CASES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "    editor_owned: [a, b]\n    storage: {table: t, places: {a: x, b: {column: x, keys: [k]}}}\n",
-        &["not_yet? 4:5"],
+        &[],
         "",
     ),
     (
         "    editor_owned: ['a.*', b.x, c]\n    storage: {table: t, places: {'a.*': '$1', b.x: y, '*': '$1'}}\n",
-        &["not_yet? 4:5"],
+        &[],
         "",
     ),
     (
@@ -298,7 +298,7 @@ const CASES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "    editor_owned: [a@l=de, a@l=en]\n    storage: {table: t, places: {a@l: {table: u, where: {l: '$l'}, column: x}}}\n",
-        &["not_yet? 4:5"],
+        &[],
         "",
     ),
     (
@@ -312,11 +312,7 @@ const CASES: &[(&str, &[&str], &str)] = &[
         "`s.#keys` has no place",
     ),
     ("    editor_owned: [a]\n    storage: {places: {a: x}}\n", &["missing_key 4:5"], "`table`"),
-    (
-        "    editor_owned: [a]\n    storage: {places: {a: {table: t, column: x}}}\n",
-        &["not_yet? 4:5"],
-        "",
-    ),
+    ("    editor_owned: [a]\n    storage: {places: {a: {table: t, column: x}}}\n", &[], ""),
     ("    editor_owned: [a]\n    storage: {table: t}\n", &["missing_key 4:5"], "`places`"),
     (
         "    axes: {l: any}\n    editor_owned: [a@l]\n    storage: {table: t, places: {a@m: {table: u, where: {m: '$m'}, column: x}}}\n",
@@ -325,7 +321,7 @@ const CASES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "    extends: B\n    system_owned: {m: [b]}\n  B:\n    editor_owned: [a]\n    storage: {table: t, places: {a: x}}\n",
-        &["place_missing 4:24", "not_yet? 7:5"],
+        &["place_missing 4:24"],
         "`b` has no place",
     ),
     // Taking over.
@@ -436,11 +432,7 @@ const CASES: &[(&str, &[&str], &str)] = &[
         &["not_yet? 3:18"],
         "enforcement: observe",
     ),
-    (
-        "    system_owned: {m: {fields: [a], on_busy: enqueue}}\n",
-        &["not_yet? 3:46"],
-        "on_busy: enqueue of `m`",
-    ),
+    ("    system_owned: {m: {fields: [a], on_busy: enqueue}}\n", &[], ""),
     (
         "    system_owned: {m: {fields: [a], derived_from: [b], on_stale: drop_and_requeue}}\n    editor_owned: [b]\n",
         &[],

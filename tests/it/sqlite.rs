@@ -58,6 +58,9 @@ fn count_to(seen: &Snapshot, value: Json) -> Commit {
         removed_items: Vec::new(),
         changed: vec![change],
         trace: Trace::Operation(OperationDetail::default()),
+        key: None,
+        events: Vec::new(),
+        queued: None,
     }
 }
 

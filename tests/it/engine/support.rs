@@ -10,6 +10,8 @@ use fieldlease::{
     error::Result,
     history::{BaseQuery, Entry, HistoryStore},
     hold::{Background, Settings},
+    idempotency::{BeginAsk, IdempotencyStore, Listed},
+    key::{Attempt, Begin, Finish, Key, RequestHash},
     lease::memory::MemoryLeases,
     path::Path,
     registry::{self, Limits, Registry},
@@ -253,6 +255,41 @@ impl HistoryStore for Wired {
         number: VersionNumber,
     ) -> BoxFuture<'a, Result<Option<Entry>>> {
         self.rest.version(entity, number)
+    }
+}
+
+impl fieldlease::upkeep::UpkeepStore for Wired {}
+impl fieldlease::queue::QueueStore for Wired {}
+impl fieldlease::queue::Outbox for Wired {}
+
+impl IdempotencyStore for Wired {
+    fn begin<'a>(&'a self, ask: &'a BeginAsk) -> BoxFuture<'a, Result<Begin>> {
+        self.rest.begin(ask)
+    }
+    fn renew<'a>(
+        &'a self,
+        key: &'a Key,
+        attempt: Attempt,
+        lease: Duration,
+    ) -> BoxFuture<'a, Result<bool>> {
+        self.rest.renew(key, attempt, lease)
+    }
+    fn finish<'a>(
+        &'a self,
+        key: &'a Key,
+        attempt: Attempt,
+        how: &'a Finish,
+    ) -> BoxFuture<'a, Result<bool>> {
+        self.rest.finish(key, attempt, how)
+    }
+    fn peek<'a>(&'a self, key: &'a Key, hash: RequestHash) -> BoxFuture<'a, Result<Option<Begin>>> {
+        self.rest.peek(key, hash)
+    }
+    fn sweep(&self, most: u32) -> BoxFuture<'_, Result<u32>> {
+        self.rest.sweep(most)
+    }
+    fn list<'a>(&'a self, after: Option<&'a Key>, most: u32) -> BoxFuture<'a, Result<Vec<Listed>>> {
+        self.rest.list(after, most)
     }
 }
 
