@@ -87,7 +87,9 @@ impl Server {
                 _ => pause(LOOK_EVERY),
             }
         }
-        let pid = self.info("server").get("process_id").cloned().unwrap_or_default();
+        // One that said it was loading may have come to something it cannot read, and ended since.
+        let info = self.try_command(&["INFO", "server"]).map_err(|error| error.to_string())?;
+        let pid = pairs(&info.text()).get("process_id").cloned().unwrap_or_default();
         if pid == self.pid().to_string() { Ok(()) } else { Err(format!("process {pid} answers")) }
     }
 
@@ -245,9 +247,7 @@ impl Server {
 
     /// `INFO section` as pairs.
     pub(crate) fn info(&self, section: &str) -> BTreeMap<String, String> {
-        let text = self.command(&["INFO", section]).text();
-        let pairs = text.lines().filter_map(|line| line.split_once(':'));
-        pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
+        pairs(&self.command(&["INFO", section]).text())
     }
 
     /// How often each command was executed, those inside scripts included: `set` -> 3.
@@ -332,6 +332,12 @@ impl Drop for Server {
         let _ = child.kill();
         let _ = child.wait();
     }
+}
+
+/// An answer of `INFO` as pairs.
+fn pairs(info: &str) -> BTreeMap<String, String> {
+    let pairs = info.lines().filter_map(|line| line.split_once(':'));
+    pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
 }
 
 fn spawn(setup: &Setup, port: u16, dir: &Path) -> Child {
