@@ -108,7 +108,8 @@ impl Outbox for MysqlStore {
     fn pull(&self, after: u64, most: u32) -> BoxFuture<'_, Result<Vec<Told>>> {
         Box::pin(async move {
             let params = vec![self.place_of(after)?, Column::UInt(most.into())];
-            let work = self.asked(&self.sql.pull, params, |mut sets| sets.rows().map(told).collect());
+            let work =
+                self.asked(&self.sql.pull, params, |mut sets| sets.rows().map(told).collect());
             self.run(Repeat::Harmless, None, work).await
         })
     }

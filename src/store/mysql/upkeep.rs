@@ -44,9 +44,8 @@ impl UpkeepStore for MysqlStore {
 }
 
 fn pruning(ask: &PruneAsk) -> Done<Vec<Column>> {
-    let age = |age: Option<std::time::Duration>| {
-        age.map_or(Column::NULL, |age| Column::Int(micros(age)))
-    };
+    let age =
+        |age: Option<std::time::Duration>| age.map_or(Column::NULL, |age| Column::Int(micros(age)));
     let keep = ask.keep_versions.map(|keep| rows::column(keep.max(1))).transpose()?;
     Ok(vec![
         rows::or_null(ask.kind.as_ref().map(|kind| kind.as_str())),
