@@ -211,7 +211,7 @@ async fn claim_behind_a_save(
 }
 
 /// A server whose lock waits nobody else causes.
-async fn alone() -> (crate::servers::DatabaseServer, String) {
+pub(super) async fn alone() -> (crate::servers::DatabaseServer, String) {
     let server = DatabaseSetup::new(Dialect::MariaDb).start();
     let name = server.database().name.clone();
     (server, name)
