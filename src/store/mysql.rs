@@ -14,9 +14,11 @@ mod keys;
 mod load;
 mod mapped;
 mod pattern;
+mod queue;
 mod registry;
 mod rows;
 mod statements;
+mod upkeep;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -265,12 +267,3 @@ impl HistoryStore for MysqlStore {
         Box::pin(self.run(Repeat::Harmless, None, history::version(&self.sql, entity, number)))
     }
 }
-
-/// History is not shortened here yet.
-impl crate::upkeep::UpkeepStore for MysqlStore {}
-
-/// Saves do not wait here yet.
-impl crate::queue::QueueStore for MysqlStore {}
-
-/// Nobody is told here yet what has to be computed again.
-impl crate::queue::Outbox for MysqlStore {}

@@ -54,6 +54,7 @@ CREATE TABLE IF NOT EXISTS fl_scope (
     version BIGINT          NOT NULL DEFAULT 0, -- rises by one per save that changed something in the scope
     fence   BIGINT          NOT NULL DEFAULT 0, -- rises by one per claim, break and delete
     holder  BINARY(16),                         -- token of the last claim. It stays after a release; a break clears it
+    pruned  BIGINT          NOT NULL DEFAULT 0, -- changes up to this version may be gone: nobody knows what was before
     PRIMARY KEY (entity, scope)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
@@ -90,10 +91,12 @@ CREATE TABLE IF NOT EXISTS fl_operation (
     KEY fl_operation_entity (entity, save)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- Operations that were asked for after their answer was lost, and had not taken effect: they never will.
+-- Operations that were asked for after their answer was lost, and had not taken effect: they never will. A row goes when
+-- no commit of its name can be on its way any more.
 CREATE TABLE IF NOT EXISTS fl_void (
     operation BINARY(16) NOT NULL PRIMARY KEY,
-    at        BIGINT     NOT NULL
+    at        BIGINT     NOT NULL,
+    KEY fl_void_at (at)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- The units one save changed, with their values before and after. NULL is absent; JSON null is the text null.
@@ -133,5 +136,5 @@ CREATE TABLE IF NOT EXISTS fl_registry (
 
 -- fieldlease: entered
 INSERT INTO fl_migration (number, name, checksum, applied_at)
-VALUES (1, 'init', UNHEX('96cb592ef0cc257473ccfa1b498ed9e85f51f8a822243c0adbdf7b25fbaf80ef'),
+VALUES (1, 'init', UNHEX('c0090cf91d3863b6e6ea247049b55ae8dc623164bfd085640931d92ba9e918d1'),
         TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)));

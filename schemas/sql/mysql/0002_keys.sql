@@ -24,7 +24,8 @@ CREATE TABLE IF NOT EXISTS fl_key (
     scopes         LONGTEXT,                -- as in fl_operation
     created_at     BIGINT         NOT NULL,
     PRIMARY KEY (kind, scope, name),
-    KEY fl_key_until (until_at)
+    KEY fl_key_until (until_at),
+    KEY fl_key_operation (operation) -- a save stays as long as a key answers with it
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 DELIMITER //
@@ -183,5 +184,5 @@ DELIMITER ;
 
 -- fieldlease: entered
 INSERT INTO fl_migration (number, name, checksum, applied_at)
-VALUES (2, 'keys', UNHEX('0fb1bb73d6d3d46d26760dccd850dc17fd957b234e633afa1db634046c809644'),
+VALUES (2, 'keys', UNHEX('fccdae8aeeb1e130f01dd56080c8e3822ce9a2f18697f382cf191327a5ff64c4'),
         TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)));

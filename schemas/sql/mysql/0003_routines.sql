@@ -128,6 +128,8 @@ END //
 -- p_unset:    path                                  p_set: [path, value, path of the keys, axes]
 -- p_nodes:    paths of the objects above p_set      p_changed: [path, scope, old, new, strategy]
 -- p_key:      kind, scope, name, algorithm, hash, how (claimed or once), owner, attempt, result, retention_us, inputs
+-- p_queued:   the waiting save this is, or null     p_events: [kind, body]; then p_exclusive, so that a record's events
+--             are written in the order of its commits
 -- o_list:     what the outcome is about: scopes, paths, the steps of the scopes, or the rules in force.
 CREATE PROCEDURE IF NOT EXISTS fl_apply(
     IN p_operation BINARY(16), IN p_type VARBINARY(64), IN p_id VARBINARY(256), IN p_lifecycle VARBINARY(8),
@@ -140,12 +142,13 @@ CREATE PROCEDURE IF NOT EXISTS fl_apply(
     IN p_removed LONGTEXT CHARACTER SET utf8mb4, IN p_unset LONGTEXT CHARACTER SET utf8mb4,
     IN p_set LONGTEXT CHARACTER SET utf8mb4, IN p_nodes LONGTEXT CHARACTER SET utf8mb4,
     IN p_changed LONGTEXT CHARACTER SET utf8mb4, IN p_key LONGTEXT CHARACTER SET utf8mb4,
+    IN p_queued BINARY(16), IN p_events LONGTEXT CHARACTER SET utf8mb4,
     OUT o_outcome VARCHAR(16) CHARACTER SET utf8mb4, OUT o_incarnation BIGINT, OUT o_number BIGINT,
     OUT o_list LONGTEXT CHARACTER SET utf8mb4)
 SQL SECURITY INVOKER MODIFIES SQL DATA
 BEGIN
     DECLARE v_rules BINARY(32);
-    DECLARE v_effective, v_entity, v_incarnation, v_deleted, v_number, v_fence, v_now, v_save BIGINT;
+    DECLARE v_effective, v_entity, v_incarnation, v_deleted, v_number, v_fence, v_now, v_save, v_place BIGINT;
     DECLARE v_missing, v_fenced, v_stale, v_count INT DEFAULT 0;
     DECLARE v_list, v_steps LONGTEXT CHARACTER SET utf8mb4;
     DECLARE v_again BOOLEAN DEFAULT FALSE;
@@ -331,6 +334,15 @@ BEGIN
                 LEAVE attempt;
             END IF;
         END IF;
+
+        -- The row of a save that waited goes with its effect: of two that make it one finds none.
+        IF p_queued IS NOT NULL THEN
+            SELECT place INTO v_place FROM fl_queue WHERE operation = p_queued FOR UPDATE;
+            IF v_place IS NULL THEN
+                SET o_outcome = 'not_queued';
+                LEAVE attempt;
+            END IF;
+        END IF;
         SET o_outcome = 'applied';
     END attempt;
 
@@ -380,7 +392,12 @@ BEGIN
                     p_on_behalf_of, v_now, p_generation, o_list, p_detail);
         END;
         SET v_save = LAST_INSERT_ID();
-        SELECT COUNT(*) INTO v_count FROM fl_void WHERE operation = p_operation LOCK IN SHARE MODE;
+        -- A save that waited is made once by its row, and is made under its name however often somebody asked after it.
+        IF p_queued IS NULL THEN
+            SELECT COUNT(*) INTO v_count FROM fl_void WHERE operation = p_operation LOCK IN SHARE MODE;
+        ELSE
+            SET v_count = 0;
+        END IF;
         IF v_again THEN
             SET o_outcome = 'already', o_list = NULL;
         ELSEIF v_count > 0 THEN
@@ -389,6 +406,18 @@ BEGIN
     END IF;
 
     IF o_outcome = 'applied' THEN
+        IF p_queued IS NOT NULL THEN
+            DELETE FROM fl_queue_scope WHERE place = v_place;
+            DELETE FROM fl_queue WHERE place = v_place;
+        END IF;
+        IF p_events IS NOT NULL THEN
+            INSERT INTO fl_outbox (type, id, kind, operation, body, at)
+            SELECT p_type, p_id, w.kind, p_operation, w.body, v_now
+            FROM JSON_TABLE(p_events, '$[*]' COLUMNS (
+                     place FOR ORDINALITY, kind VARBINARY(64) PATH '$[0]',
+                     body LONGTEXT CHARACTER SET utf8mb4 PATH '$[1]')) AS w
+            ORDER BY w.place;
+        END IF;
         IF p_key IS NOT NULL THEN
             UPDATE fl_key
             SET state = 'completed', until_at = IF(v_retention > 4611686018427387904, v_retention, v_now + v_retention),
@@ -529,7 +558,8 @@ CREATE PROCEDURE IF NOT EXISTS fl_commit(
     IN p_patterns LONGTEXT CHARACTER SET utf8mb4, IN p_parents LONGTEXT CHARACTER SET utf8mb4,
     IN p_removed LONGTEXT CHARACTER SET utf8mb4, IN p_unset LONGTEXT CHARACTER SET utf8mb4,
     IN p_set LONGTEXT CHARACTER SET utf8mb4, IN p_nodes LONGTEXT CHARACTER SET utf8mb4,
-    IN p_changed LONGTEXT CHARACTER SET utf8mb4, IN p_key LONGTEXT CHARACTER SET utf8mb4)
+    IN p_changed LONGTEXT CHARACTER SET utf8mb4, IN p_key LONGTEXT CHARACTER SET utf8mb4,
+    IN p_queued BINARY(16), IN p_events LONGTEXT CHARACTER SET utf8mb4)
 SQL SECURITY INVOKER MODIFIES SQL DATA
 BEGIN
     DECLARE v_outcome VARCHAR(16) CHARACTER SET utf8mb4;
@@ -541,7 +571,7 @@ BEGIN
     START TRANSACTION;
     CALL fl_apply(p_operation, p_type, p_id, p_lifecycle, p_incarnation, p_generation, p_entity_fence, p_exclusive,
                   p_writer_kind, p_writer_name, p_on_behalf_of, p_detail, p_state, p_reason, p_scopes, p_inputs,
-                  p_patterns, p_parents, p_removed, p_unset, p_set, p_nodes, p_changed, p_key,
+                  p_patterns, p_parents, p_removed, p_unset, p_set, p_nodes, p_changed, p_key, p_queued, p_events,
                   v_outcome, v_incarnation, v_number, v_list);
     IF v_outcome = 'applied' THEN
         COMMIT;
@@ -571,7 +601,8 @@ CREATE PROCEDURE IF NOT EXISTS fl_commit_in(
     IN p_patterns LONGTEXT CHARACTER SET utf8mb4, IN p_parents LONGTEXT CHARACTER SET utf8mb4,
     IN p_removed LONGTEXT CHARACTER SET utf8mb4, IN p_unset LONGTEXT CHARACTER SET utf8mb4,
     IN p_set LONGTEXT CHARACTER SET utf8mb4, IN p_nodes LONGTEXT CHARACTER SET utf8mb4,
-    IN p_changed LONGTEXT CHARACTER SET utf8mb4, IN p_key LONGTEXT CHARACTER SET utf8mb4)
+    IN p_changed LONGTEXT CHARACTER SET utf8mb4, IN p_key LONGTEXT CHARACTER SET utf8mb4,
+    IN p_queued BINARY(16), IN p_events LONGTEXT CHARACTER SET utf8mb4)
 SQL SECURITY INVOKER MODIFIES SQL DATA
 BEGIN
     DECLARE v_outcome VARCHAR(16) CHARACTER SET utf8mb4;
@@ -584,7 +615,7 @@ BEGIN
     SAVEPOINT fl_save;
     CALL fl_apply(p_operation, p_type, p_id, p_lifecycle, p_incarnation, p_generation, p_entity_fence, p_exclusive,
                   p_writer_kind, p_writer_name, p_on_behalf_of, p_detail, p_state, p_reason, p_scopes, p_inputs,
-                  p_patterns, p_parents, p_removed, p_unset, p_set, p_nodes, p_changed, p_key,
+                  p_patterns, p_parents, p_removed, p_unset, p_set, p_nodes, p_changed, p_key, p_queued, p_events,
                   v_outcome, v_incarnation, v_number, v_list);
     SET SESSION group_concat_max_len = v_limit;
     IF v_outcome = 'applied' THEN
@@ -605,7 +636,8 @@ BEGIN
 END //
 
 -- Did this operation take effect? One row when it did. Without a row it did not, and never will: its name is void now, and
--- a commit that is still under way finds that out after it entered itself.
+-- a commit that is still under way finds that out after it entered itself. Names void for a week are forgotten, a few per
+-- call: a commit lives no longer than its connection does, and the server ends a silent one after `wait_timeout` (8 h).
 CREATE PROCEDURE IF NOT EXISTS fl_resolve(IN p_operation BINARY(16))
 SQL SECURITY INVOKER MODIFIES SQL DATA
 BEGIN
@@ -623,6 +655,12 @@ BEGIN
         SELECT save INTO v_save FROM fl_operation WHERE operation = p_operation LOCK IN SHARE MODE;
     END IF;
     IF v_save IS NULL THEN
+        COMMIT;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+        START TRANSACTION;
+        DELETE FROM fl_void
+        WHERE at < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - 604800000000
+        ORDER BY at LIMIT 16;
         COMMIT;
     ELSE
         ROLLBACK;
@@ -682,5 +720,5 @@ DELIMITER ;
 
 -- fieldlease: entered
 INSERT INTO fl_migration (number, name, checksum, applied_at)
-VALUES (3, 'routines', UNHEX('6b05d20c7625af6954f7df9f4345ae7795be8986f11efa4548d03d5afdac74d6'),
+VALUES (3, 'routines', UNHEX('388b4c1b06bc3de3c431a13670beb5acf4b48e4529c7f0e8615fe1072d61efe0'),
         TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)));

@@ -74,7 +74,7 @@ BEGIN
             COALESCE(p_version, v_version, 0), p_fence, HEX(v_holder)));
         CALL fl_apply(p_operation, p_type, p_id, 'update', v_incarnation, p_generation, v_fence, p_state IS NOT NULL,
                       p_writer_kind, p_writer_name, NULL, '{"waited_ms":0,"held_ms":0,"retries":0}', p_state, NULL,
-                      v_scopes, NULL, NULL, NULL, NULL, NULL, NULL, NULL, v_changed, NULL,
+                      v_scopes, NULL, NULL, NULL, NULL, NULL, NULL, NULL, v_changed, NULL, NULL, NULL,
                       v_answer, v_incarnation, v_number, v_list);
     END guard;
     IF v_answer = 'applied' THEN
@@ -93,5 +93,5 @@ DELIMITER ;
 
 -- fieldlease: entered
 INSERT INTO fl_migration (number, name, checksum, applied_at)
-VALUES (8, 'guard', UNHEX('ec8a5eeef1ae5eda1df6bf52fc3e6979495b26ad6200689794123b3b2b8caa16'),
+VALUES (8, 'guard', UNHEX('bb65f4945633e7d13b024457452ea0708295deca5c03bf363a20de89e7d6ccb2'),
         TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)));

@@ -16,7 +16,7 @@ const CLOCK_US_MAX: u64 = 5_000_000;
 const PACKET_MIN: u64 = 16 << 20;
 
 /// What the tables need beside SELECT; beside it, EXECUTE on the procedures.
-pub(crate) const RIGHTS: [(&str, &[&str]); 12] = [
+pub(crate) const RIGHTS: [(&str, &[&str]); 17] = [
     ("fl_migration", &[]),
     ("fl_probe", &["UPDATE"]),
     ("fl_entity", &["INSERT", "UPDATE"]),
@@ -24,11 +24,16 @@ pub(crate) const RIGHTS: [(&str, &[&str]); 12] = [
     ("fl_scope", &["INSERT", "UPDATE"]),
     ("fl_stamp", &["INSERT", "UPDATE", "DELETE"]),
     ("fl_operation", &["INSERT"]),
-    ("fl_void", &["INSERT", "UPDATE"]),
+    ("fl_void", &["INSERT", "UPDATE", "DELETE"]),
     ("fl_change", &["INSERT"]),
     ("fl_version", &["INSERT"]),
     ("fl_registry", &["INSERT", "UPDATE"]),
     ("fl_key", &["INSERT", "UPDATE", "DELETE"]),
+    ("fl_queue", &["INSERT", "DELETE"]),
+    ("fl_queue_scope", &["INSERT", "DELETE"]),
+    ("fl_outbox", &["INSERT", "UPDATE"]),
+    ("fl_outbox_last", &["INSERT", "UPDATE"]),
+    ("fl_outbox_reader", &["INSERT", "UPDATE"]),
 ];
 
 /// What was asked.
@@ -118,7 +123,8 @@ async fn written_past(conn: &mut Conn) -> Result<Vec<(String, i64)>, Fault> {
 fn column_of(table: &str) -> &'static str {
     match table {
         "fl_probe" => "value",
-        "fl_void" | "fl_stamp" => "at",
+        "fl_void" | "fl_stamp" | "fl_outbox" => "at",
+        "fl_outbox_last" | "fl_outbox_reader" => "event",
         "fl_registry" => "effective_at",
         "fl_key" => "state",
         "fl_leaf" => "value",

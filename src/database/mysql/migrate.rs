@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The files of this version.
-pub(crate) const MIGRATIONS: [Migration; 6] = [
+pub(crate) const MIGRATIONS: [Migration; 8] = [
     Migration {
         number: 1,
         name: "init",
@@ -26,6 +26,16 @@ pub(crate) const MIGRATIONS: [Migration; 6] = [
         number: 3,
         name: "routines",
         sql: include_str!("../../../schemas/sql/mysql/0003_routines.sql"),
+    },
+    Migration {
+        number: 4,
+        name: "upkeep",
+        sql: include_str!("../../../schemas/sql/mysql/0004_upkeep.sql"),
+    },
+    Migration {
+        number: 5,
+        name: "queue",
+        sql: include_str!("../../../schemas/sql/mysql/0005_queue.sql"),
     },
     Migration {
         number: 8,

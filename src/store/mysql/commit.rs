@@ -87,6 +87,7 @@ pub(super) fn committed(sets: &mut Sets, operation: OperationId) -> Done<Committ
         "exists" => Refusal::Exists,
         "gone" => Refusal::Gone,
         "recreated" => Refusal::Recreated,
+        "not_queued" => Refusal::NotQueued,
         "stale_registry" => Refusal::StaleRegistry(generation(list)?),
         other => keys::refusal(other, list, sets)?,
     };

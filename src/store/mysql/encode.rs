@@ -61,6 +61,8 @@ pub(super) fn params(save: &Prepared) -> Made<Vec<Column>> {
             ])
         })),
         keys::param(save.key.as_ref()),
+        save.queued.map_or(Column::NULL, rows::operation_bytes),
+        list(save.events.iter().map(|(kind, body)| event(kind, body))),
     ])
 }
 
@@ -74,7 +76,7 @@ pub(super) fn size(params: &[Column]) -> u64 {
 }
 
 /// What decides on more than the scopes it writes needs the entity for itself while it is decided; and a version, its
-/// number.
+/// number. Events of one record are written in the order of its commits.
 fn is_exclusive(save: &Prepared) -> bool {
     save.lifecycle != Lifecycle::Update
         || save.writer.kind == WriterKind::Editor
@@ -82,6 +84,7 @@ fn is_exclusive(save: &Prepared) -> bool {
         || !save.input_patterns.is_empty()
         || !save.parents.is_empty()
         || !save.removed_items.is_empty()
+        || !save.events.is_empty()
 }
 
 fn regular(pattern: &Pattern) -> String {
@@ -116,6 +119,11 @@ fn input((path, operation): &(Path, Option<OperationId>)) -> Json {
 fn item(path: &Path) -> Json {
     let (keys, axes) = pattern::item(path);
     Json::from(vec![Json::from(path.as_str()), Json::from(keys), Json::from(axes)])
+}
+
+/// As `fl_apply` and `fl_outbox_tell` want it.
+pub(super) fn event(kind: &str, body: &str) -> Json {
+    Json::from(vec![Json::from(kind), Json::from(body)])
 }
 
 fn unset(save: &Prepared) -> impl Iterator<Item = &Path> {
@@ -157,7 +165,7 @@ fn nodes(save: &Prepared) -> BTreeSet<Path> {
 }
 
 /// A JSON array; NULL when it is empty.
-fn list(items: impl Iterator<Item = Json>) -> Column {
+pub(super) fn list(items: impl Iterator<Item = Json>) -> Column {
     let items: Vec<Json> = items.collect();
     if items.is_empty() { Column::NULL } else { rows::bytes(Json::from(items).to_string()) }
 }

@@ -10,15 +10,19 @@ named::statements! {
         load, claim, break_claim, resolve, commit, commit_in, activate, registry,
         operation, entries, entries_of, changes_of, version, newest_changes, bases,
         key_begin, key_move, key_sweep, key, keys,
+        push_queue, ready_queue, list_queue, list_queue_of, remove_queue, tell, pull, acknowledge,
+        prune, erase_record, erase_writer,
         meet, miss, forget, now, table_columns, table_keys, table_checks, table_triggers,
     }
 }
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 6] = [
     include_str!("../sql/mysql/record.sql"),
     include_str!("../sql/mysql/history.sql"),
     include_str!("../sql/mysql/key.sql"),
     include_str!("../sql/mysql/mapped.sql"),
+    include_str!("../sql/mysql/queue.sql"),
+    include_str!("../sql/mysql/upkeep.sql"),
 ];
 
 impl Statements {

@@ -15,9 +15,11 @@ use mysql_async::{Conn, prelude::Queryable};
 use super::database;
 use crate::servers::Database;
 
-const ROUTINES: [&str; 2] = [
+const ROUTINES: [&str; 4] = [
     include_str!("../../../schemas/sql/mysql/0002_keys.sql"),
     include_str!("../../../schemas/sql/mysql/0003_routines.sql"),
+    include_str!("../../../schemas/sql/mysql/0004_upkeep.sql"),
+    include_str!("../../../schemas/sql/mysql/0005_queue.sql"),
 ];
 
 /// Puts the procedure of a control in place of ours.

@@ -7,7 +7,7 @@ use fieldlease::store::mysql::{MysqlOptions, MysqlStore};
 use crate::servers::{Database, Dialect};
 
 /// Tables that saves fill.
-const TABLES: [&str; 10] = [
+const TABLES: [&str; 15] = [
     "fl_entity",
     "fl_leaf",
     "fl_scope",
@@ -18,6 +18,11 @@ const TABLES: [&str; 10] = [
     "fl_version",
     "fl_registry",
     "fl_key",
+    "fl_queue",
+    "fl_queue_scope",
+    "fl_outbox",
+    "fl_outbox_reader",
+    "fl_erasure",
 ];
 
 /// A new database on the shared server, and its store.

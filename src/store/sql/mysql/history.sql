@@ -49,11 +49,13 @@ WHERE e.type = ? AND e.id = ?
 GROUP BY w.path;
 
 -- name: bases
--- [path, scope, version] as a JSON array, type, id. The first change after the version, where there is one.
+-- [path, scope, version] as a JSON array, type, id. The first change after the version, where there is one. Where changes
+-- after the version were pruned, the first one that is left says nothing about it.
 SELECT w.path, c.old
 FROM JSON_TABLE(?, '$[*]' COLUMNS (
          path VARBINARY(1024) PATH '$[0]', scope VARBINARY(1536) PATH '$[1]', version BIGINT PATH '$[2]')) AS w
 STRAIGHT_JOIN fl_entity AS e
+STRAIGHT_JOIN fl_scope AS s ON s.entity = e.entity AND s.scope = w.scope AND s.pruned <= w.version
 STRAIGHT_JOIN fl_change AS c ON c.entity = e.entity AND c.path = w.path AND c.scope = w.scope
 WHERE e.type = ? AND e.id = ?
   AND c.version = (SELECT MIN(f.version) FROM fl_change AS f
