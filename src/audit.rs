@@ -1,12 +1,14 @@
 //! The audit trail: every event as one line of JSON. Never a field value, never a whole token.
 
+mod erase;
+
 use std::{
     io::Write,
-    path::Path as FilePath,
+    path::{Path as FilePath, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{Receiver, SyncSender, TryRecvError, sync_channel},
     },
     thread::JoinHandle,
 };
@@ -14,6 +16,7 @@ use std::{
 use serde_json::{Map, Value as Json, json};
 use sha2::{Digest, Sha256};
 
+pub use self::erase::erase;
 use crate::{
     clock::{Clock, StoreTime},
     entity::{EntityRef, Writer},
@@ -21,6 +24,7 @@ use crate::{
     event::{Event, EventSink, LossReason},
     scope::Scope,
     token::HolderToken,
+    upkeep::Erase,
 };
 
 /// Lines that may wait to be written. More are dropped and counted: a slow disk never slows a save.
@@ -30,6 +34,7 @@ pub const WAITING_MAX: usize = 8_192;
 pub struct Audit {
     clock: Arc<dyn Clock>,
     lines: Mutex<Option<SyncSender<String>>>,
+    erasures: Arc<Mutex<Vec<Erase>>>,
     dropped: Arc<AtomicU64>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -52,23 +57,39 @@ impl Audit {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(path).map_err(|error| fault(&error.to_string()))?;
-        Self::new(Box::new(file), WAITING_MAX, clock)
+        Self::start(Box::new(file), Some(path.to_owned()), WAITING_MAX, clock)
     }
 
-    /// Writes to `to`, with room for `waiting` lines.
+    /// Writes to `to`, with room for `waiting` lines. What was written there is never erased.
     ///
     /// # Errors
     /// When the thread cannot be started.
     pub fn new(to: Box<dyn Write + Send>, waiting: usize, clock: Arc<dyn Clock>) -> Result<Self> {
+        Self::start(to, None, waiting, clock)
+    }
+
+    fn start(
+        to: Box<dyn Write + Send>,
+        path: Option<PathBuf>,
+        waiting: usize,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
         let (lines, received) = sync_channel(waiting);
         let dropped = Arc::new(AtomicU64::new(0));
-        let lost = Arc::clone(&dropped);
+        let erasures = Arc::new(Mutex::new(Vec::new()));
+        let mut trail = Trail {
+            to,
+            path,
+            told: 0,
+            dropped: Arc::clone(&dropped),
+            erasures: Arc::clone(&erasures),
+        };
         let writer = std::thread::Builder::new()
             .name("audit".to_owned())
-            .spawn(move || write(to, &received, &lost))
+            .spawn(move || trail.follow(&received))
             .map_err(|error| Error::unavailable(format!("no thread for the audit: {error}")))?;
         let (lines, writer) = (Mutex::new(Some(lines)), Mutex::new(Some(writer)));
-        Ok(Self { clock, lines, dropped, writer })
+        Ok(Self { clock, lines, erasures, dropped, writer })
     }
 
     /// How many lines were dropped since the start because too many waited or the file could not be written.
@@ -90,6 +111,15 @@ impl Audit {
 
 impl EventSink for Audit {
     fn emit(&self, event: &Event) {
+        let erasure = match event {
+            Event::EntityErased { entity } => Some(Erase::Entity(entity.clone())),
+            Event::WriterErased { writer } => Some(Erase::Writer(writer.clone())),
+            _ => None,
+        };
+        // Not among the lines, which may be dropped: done when those before it are written.
+        if let Some(erasure) = erasure {
+            self.erasures.lock().unwrap_or_else(PoisonError::into_inner).push(erasure);
+        }
         let line = line(event, self.clock.wall()).to_string();
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.as_ref().is_none_or(|lines| lines.try_send(line).is_err()) {
@@ -98,20 +128,57 @@ impl EventSink for Audit {
     }
 }
 
-fn write(mut to: Box<dyn Write + Send>, lines: &Receiver<String>, dropped: &AtomicU64) {
-    let mut told = 0;
-    while let Ok(line) = lines.recv() {
-        let lost = dropped.load(Ordering::Relaxed);
-        if lost > told {
-            let gap = json!({"event": "dropped", "lines": lost.saturating_sub(told)});
-            if writeln!(to, "{gap}").is_ok() {
-                told = lost;
+/// What the thread has.
+struct Trail {
+    to: Box<dyn Write + Send>,
+    /// The file, if it is one.
+    path: Option<PathBuf>,
+    /// How many dropped lines were told.
+    told: u64,
+    dropped: Arc<AtomicU64>,
+    erasures: Arc<Mutex<Vec<Erase>>>,
+}
+
+impl Trail {
+    /// Writes line after line until nobody can send one any more.
+    fn follow(&mut self, lines: &Receiver<String>) {
+        loop {
+            let line = match lines.try_recv() {
+                Err(TryRecvError::Empty) => {
+                    self.erase();
+                    lines.recv().ok()
+                }
+                line => line.ok(),
+            };
+            let Some(line) = line else { return self.erase() };
+            self.write(&line);
+        }
+    }
+
+    fn write(&mut self, line: &str) {
+        let lost = self.dropped.load(Ordering::Relaxed);
+        if lost > self.told {
+            let gap = json!({"event": "dropped", "lines": lost.saturating_sub(self.told)});
+            if writeln!(self.to, "{gap}").is_ok() {
+                self.told = lost;
             }
         }
-        if let Err(error) = writeln!(to, "{line}").and_then(|()| to.flush()) {
+        if let Err(error) = writeln!(self.to, "{line}").and_then(|()| self.to.flush()) {
             // Told once per gap, not once per line.
-            if dropped.fetch_add(1, Ordering::Relaxed) == told {
+            if self.dropped.fetch_add(1, Ordering::Relaxed) == self.told {
                 tracing::error!(%error, "the audit file cannot be written; lines are dropped and counted");
+            }
+        }
+    }
+
+    /// Takes what was erased out of the file.
+    fn erase(&self) {
+        let erasures =
+            std::mem::take(&mut *self.erasures.lock().unwrap_or_else(PoisonError::into_inner));
+        let Some(path) = &self.path else { return };
+        for erasure in &erasures {
+            if let Err(error) = erase(path, erasure) {
+                tracing::error!(%error, "an erasure did not reach the audit file; repeat it");
             }
         }
     }
@@ -217,6 +284,12 @@ fn add_save(add: &mut dyn FnMut(&str, Json), event: &Event) {
             add("operation", operation.to_string().into());
             add("code", (*code).into());
         }
+        // Without the name that is to be forgotten.
+        Event::EntityErased { entity } => {
+            add("event", "entity_erased".into());
+            add("entity", entity.kind.as_str().into());
+        }
+        Event::WriterErased { .. } => add("event", "writer_erased".into()),
         _ => add("event", "other".into()),
     }
 }
@@ -301,7 +374,9 @@ mod tests {
             },
             Event::Unchanged { entity: entity.clone(), writer: writer.clone() },
             Event::Refused { entity: entity.clone(), operation, writer, code: "conflict" },
-            Event::Replanned { entity, operation, code: "stale" },
+            Event::Replanned { entity: entity.clone(), operation, code: "stale" },
+            Event::EntityErased { entity },
+            Event::WriterErased { writer: Writer::editor("anna") },
         ]
     }
 
@@ -326,6 +401,28 @@ mod tests {
             assert!(line["at"].as_str().unwrap().starts_with("20"), "{line}");
         }
         assert_eq!(audit.dropped(), 1, "an event after the end is counted");
+    }
+
+    #[test]
+    fn what_is_erased_goes_from_lines_that_were_written_and_from_those_that_waited() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit");
+        let audit = Audit::open(&path, Arc::new(SystemClock)).unwrap();
+        let entity = EntityRef::new("Customer", "42").unwrap();
+        let saved = |writer| Event::Unchanged { entity: entity.clone(), writer };
+
+        for _ in 0..100 {
+            audit.emit(&saved(Writer::editor("anna")));
+        }
+        audit.emit(&Event::WriterErased { writer: Writer::editor("anna") });
+        audit.emit(&saved(Writer::editor("bo")));
+        audit.emit(&Event::EntityErased { entity: entity.clone() });
+        audit.close();
+
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), 103);
+        assert!(!text.contains("anna") && !text.contains("42\""), "{text}");
+        assert_eq!(text.matches("\"bo\"").count(), 1);
     }
 
     #[test]

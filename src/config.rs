@@ -15,7 +15,10 @@ pub use self::{
     lease_url::{LeaseUrl, RowsAt},
     store_url::{StoreAt, StoreUrl},
 };
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    upkeep::BASE_WINDOW,
+};
 
 /// Largest settings file in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -27,6 +30,9 @@ pub const NAMESPACE: &str = "fieldlease";
 const REQUEST_TIME_MS: std::ops::RangeInclusive<u64> = 100..=600_000;
 /// Longest time a stop may take.
 const GRACE_S_MAX: u64 = 3_600;
+
+/// Longest base window: a century.
+const BASE_WINDOW_DAYS_MAX: u64 = 36_500;
 
 /// A secret from a file or the environment. It prints as `[redacted]`.
 #[derive(Clone, PartialEq, Eq, serde::Deserialize)]
@@ -82,6 +88,8 @@ pub struct Settings {
     pub leases: Option<LeaseUrl>,
     /// What names of keys in a lease server begin with. Default `fieldlease`. Services with the same records share one.
     pub namespace: Option<String>,
+    /// Days: what a prune leaves alone when it does not say, so that forms loaded within them find their base. Default 7.
+    pub base_window_days: Option<u64>,
 }
 
 /// Complete settings.
@@ -111,6 +119,8 @@ pub struct Config {
     pub leases: Option<LeaseUrl>,
     /// What names of keys in a lease server begin with.
     pub namespace: String,
+    /// What a prune leaves alone when it does not say.
+    pub base_window: Duration,
 }
 
 impl Settings {
@@ -160,6 +170,7 @@ impl Settings {
             store: get("FIELDLEASE_STORE").map(StoreUrl::from),
             leases: get("FIELDLEASE_LEASES").map(LeaseUrl::from),
             namespace: get("FIELDLEASE_NAMESPACE"),
+            base_window_days: number("FIELDLEASE_BASE_WINDOW_DAYS")?,
         })
     }
 
@@ -179,6 +190,7 @@ impl Settings {
             store: self.store.or(below.store),
             leases: self.leases.or(below.leases),
             namespace: self.namespace.or(below.namespace),
+            base_window_days: self.base_window_days.or(below.base_window_days),
         }
     }
 
@@ -207,6 +219,9 @@ impl Settings {
             if time.is_some_and(|ms| !REQUEST_TIME_MS.contains(&ms)) {
                 return Err(bad(name, "between 100 and 600000"));
             }
+        }
+        if self.base_window_days.is_some_and(|days| days > BASE_WINDOW_DAYS_MAX) {
+            return Err(bad("base_window_days", "at most 36500"));
         }
         if self.token_secret.as_ref().is_some_and(|secret| secret.reveal().len() < 16) {
             return Err(bad("token_secret", "at least 16 bytes long"));
@@ -240,6 +255,9 @@ impl Settings {
             token_secret: self.token_secret,
             leases: self.leases.filter(|leases| !leases.is_memory()),
             namespace: self.namespace.unwrap_or_else(|| NAMESPACE.to_owned()),
+            base_window: self
+                .base_window_days
+                .map_or(BASE_WINDOW, |days| Duration::from_secs(days.saturating_mul(24 * 60 * 60))),
         })
     }
 }
@@ -261,8 +279,11 @@ mod tests {
     fn a_flag_goes_before_the_environment_and_that_before_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("settings.yaml");
-        std::fs::write(&path, "data: file\nregistry: file\nlisten: 127.0.0.1:1\ngrace_s: 3\n")
-            .unwrap();
+        std::fs::write(
+            &path,
+            "data: file\nregistry: file\nlisten: 127.0.0.1:1\ngrace_s: 3\nbase_window_days: 30\n",
+        )
+        .unwrap();
         let file = Settings::from_file(&path).unwrap();
         let env =
             Settings::from_env(env(&[("FIELDLEASE_DATA", "env"), ("FIELDLEASE_REGISTRY", "env")]));
@@ -274,6 +295,7 @@ mod tests {
         assert_eq!(config.registry, Some(PathBuf::from("env")));
         assert_eq!(config.listen.port(), 1);
         assert_eq!(config.grace, Duration::from_secs(3));
+        assert_eq!(config.base_window, Duration::from_secs(30 * 24 * 60 * 60));
         let empty = Settings::default().finish().unwrap();
         assert_eq!(empty.listen.to_string(), LISTEN);
     }

@@ -45,6 +45,7 @@ pub use self::{
 use crate::{
     entity::{EntityRef, EntityType, Writer},
     error::{Error, Result},
+    event::Event,
     history::{Entry, HistoryStore},
     hold::ShutdownReport,
     idempotency::{IdempotencyStore, Listed},
@@ -56,7 +57,7 @@ use crate::{
     scope::{Scope, ScopeName},
     store::{RecordStore, RegistryStore},
     token::{OperationId, VersionNumber},
-    upkeep::{EraseAsk, Erased, PruneAsk, Pruned, UpkeepStore},
+    upkeep::{Erase, EraseAsk, Erased, PruneAsk, Pruned, UpkeepStore},
 };
 
 /// Everything an engine keeps in the database. Implemented for whatever implements the ports.
@@ -175,7 +176,14 @@ impl Engine {
             let help = "say why: it is kept as the proof";
             return Err(Error::invalid("reason_missing", "erasing needs a reason", help));
         }
-        self.core.store.erase(ask).await
+        let erased = self.core.store.erase(ask).await?;
+        if erased.is_some() && !ask.dry_run {
+            self.core.emit(&match &ask.what {
+                Erase::Entity(entity) => Event::EntityErased { entity: entity.clone() },
+                Erase::Writer(writer) => Event::WriterErased { writer: writer.clone() },
+            });
+        }
+        Ok(erased)
     }
 
     /// Who holds which lease, in scope order: of one entity, or page by page of all. Of leases of this process, the

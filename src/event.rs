@@ -150,6 +150,16 @@ pub enum Event {
         /// Why: the stable code of what the store answered.
         code: &'static str,
     },
+    /// A record was erased. Who keeps its id elsewhere forgets it.
+    EntityErased {
+        /// The record.
+        entity: EntityRef,
+    },
+    /// A writer's name was erased. Who keeps it elsewhere forgets it.
+    WriterErased {
+        /// Whose.
+        writer: Writer,
+    },
 }
 
 /// Where events go.

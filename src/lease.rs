@@ -18,7 +18,7 @@ use crate::{
     entity::EntityRef,
     error::{Error, Result},
     scope::{Scope, ScopeSet},
-    table::Cover,
+    table::{Cover, Held},
     token::{Generation, HolderToken},
 };
 
@@ -128,6 +128,19 @@ pub struct Holder {
     pub held: Duration,
     /// Waiters in the queue of this scope.
     pub waiting: u32,
+}
+
+impl Holder {
+    /// What a lease table tells of one scope of a record.
+    pub(crate) fn of(entity: &EntityRef, held: Held) -> Self {
+        Self {
+            scope: Scope { entity: entity.clone(), name: held.name },
+            label: held.label,
+            remaining: held.remaining,
+            held: held.held,
+            waiting: held.waiting,
+        }
+    }
 }
 
 /// The answer to an acquire.

@@ -103,6 +103,8 @@ impl EventSink for Metrics {
                 let kind = self.kind(&entity.kind);
                 ::metrics::counter!(REPLANS, "entity_type" => kind, "reason" => *code).increment(1);
             }
+            // Rare, and in the audit trail.
+            Event::EntityErased { .. } | Event::WriterErased { .. } => {}
         }
     }
 }

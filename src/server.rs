@@ -44,6 +44,7 @@ use crate::{
     engine::Engine,
     guard::{GuardBoard, memory::MemoryGuards},
     token::SystemEntropy,
+    upkeep::BASE_WINDOW,
 };
 
 /// Renders the metrics page.
@@ -60,6 +61,8 @@ pub(crate) struct App {
     /// A place for each request with a large body.
     pub(crate) large_bodies: Arc<Semaphore>,
     pub(crate) metrics: Option<RenderMetrics>,
+    /// What a prune keeps when it does not say.
+    pub(crate) base_window: Duration,
     /// Cancelled when no new work is taken.
     pub(crate) stop: CancellationToken,
 }
@@ -93,6 +96,7 @@ impl Service {
             large_bodies: Arc::new(Semaphore::new(limits.large_bodies)),
             limits: Arc::new(limits),
             metrics: None,
+            base_window: BASE_WINDOW,
             stop: CancellationToken::new(),
         };
         Self { app: Arc::new(app), grace: Duration::from_secs(10) }
@@ -111,6 +115,15 @@ impl Service {
     pub fn metrics(mut self, render: RenderMetrics) -> Self {
         if let Some(app) = Arc::get_mut(&mut self.app) {
             app.metrics = Some(render);
+        }
+        self
+    }
+
+    /// What a prune leaves alone when it does not say, whatever it asks for: everything younger, so that a form loaded
+    /// within it finds its base. Default [`BASE_WINDOW`].
+    pub fn base_window(mut self, window: Duration) -> Self {
+        if let Some(app) = Arc::get_mut(&mut self.app) {
+            app.base_window = window;
         }
         self
     }

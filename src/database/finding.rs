@@ -55,3 +55,21 @@ impl Finding {
         self
     }
 }
+
+/// Places shown of those that were written past the engine.
+pub(crate) const BYPASSED_MAX: u32 = 5;
+
+/// Columns of a CMS that were written past the engine, as the printed triggers counted them: `table.column`, how often.
+pub(crate) fn bypassed(places: &[(String, i64)]) -> Option<Finding> {
+    if places.is_empty() {
+        return None;
+    }
+    let told: Vec<String> =
+        places.iter().map(|(place, times)| format!("{place} ({times} times)")).collect();
+    Some(Finding::new(
+        Level::Warn,
+        "bypassed",
+        format!("guarded columns are written past the engine: {}", told.join(", ")),
+        "see fl_bypass for when and by whom, lead that program through the engine or `fieldlease sql guard`, and empty the table",
+    ))
+}

@@ -36,6 +36,37 @@ pub fn split(text: &str) -> Result<BTreeMap<&str, String>, String> {
     Ok(statements)
 }
 
+/// A struct with the text of every statement, and `build`, which makes it from statements by name: one that is missing,
+/// and one that nobody uses, is an error.
+macro_rules! statements {
+    ($(#[$about:meta])* $sight:vis struct $Type:ident { $($name:ident),+ $(,)? }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug)]
+        $sight struct $Type {
+            $(pub(super) $name: ::std::sync::Arc<str>,)+
+        }
+
+        impl $Type {
+            fn build(
+                mut texts: ::std::collections::BTreeMap<&str, String>,
+            ) -> Result<Self, String> {
+                let statements = Self {
+                    $($name: texts
+                        .remove(stringify!($name))
+                        .ok_or_else(|| concat!("the statement `", stringify!($name), "` is missing").to_owned())?
+                        .into(),)+
+                };
+                match texts.keys().next() {
+                    Some(name) => Err(format!("nobody uses a statement `{name}`")),
+                    None => Ok(statements),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use statements;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,7 +22,7 @@ use crate::{
         whole_ms,
     },
     scope::Scope,
-    table::{Answer, Bid, Effect, Held, Kept, PLACES_MAX, Table},
+    table::{Answer, Bid, Effect, Kept, PLACES_MAX, Table},
     token::HolderToken,
 };
 
@@ -161,7 +161,7 @@ impl MemoryLeases {
         match answer {
             Answer::Granted => Ok(Acquire::Granted { order }),
             Answer::Held { by, place } => {
-                let by = by.into_iter().map(|held| holder(entity, held)).collect();
+                let by = by.into_iter().map(|held| Holder::of(entity, held)).collect();
                 Ok(Acquire::Held { by, place })
             }
             Answer::QueueFull => Err(Error::unavailable(format!(
@@ -209,7 +209,7 @@ impl MemoryLeases {
         let mut found = Vec::new();
         for entity in &entities {
             let held = self.step(entity, |table, now, effects| table.holders(now, effects));
-            let held = held.into_iter().map(|held| holder(entity, held));
+            let held = held.into_iter().map(|held| Holder::of(entity, held));
             found
                 .extend(held.filter(|held| after.as_ref().is_none_or(|after| held.scope > *after)));
             if found.len() > most {
@@ -285,17 +285,7 @@ impl LeaseStore for MemoryLeases {
             let held = self.step(&scope.entity, |table, now, effects| {
                 table.break_scope(&scope.name, now, effects)
             });
-            Ok(held.map(|held| holder(&scope.entity, held)))
+            Ok(held.map(|held| Holder::of(&scope.entity, held)))
         })
-    }
-}
-
-fn holder(entity: &EntityRef, held: Held) -> Holder {
-    Holder {
-        scope: Scope { entity: entity.clone(), name: held.name },
-        label: held.label,
-        remaining: held.remaining,
-        held: held.held,
-        waiting: held.waiting,
     }
 }

@@ -36,7 +36,7 @@ use crate::{
         Acquire, Ask, Extent, Holder, LeaseStore, Release, Renew, Renewal, WakeSink, page, whole_ms,
     },
     scope::Scope,
-    table::{Answer, Bid, Effect, Held, Kept, PLACES_MAX},
+    table::{Answer, Bid, Effect, Kept, PLACES_MAX},
     token::{Entropy, HolderToken, SystemEntropy},
 };
 
@@ -128,7 +128,7 @@ impl RowLeases {
                 if place.is_some() {
                     self.sinks.waits(self.options.clock.now());
                 }
-                let by = by.into_iter().map(|held| holder(entity, held)).collect();
+                let by = by.into_iter().map(|held| Holder::of(entity, held)).collect();
                 Ok(Acquire::Held { by, place })
             }
             Answer::QueueFull => Err(Error::unavailable(format!(
@@ -157,7 +157,7 @@ impl RowLeases {
             for line in page.lines {
                 let (mut table, _) = line.table()?;
                 let held = table.holders(page.now, &mut Vec::new());
-                let held = held.into_iter().map(|held| holder(&line.entity, held));
+                let held = held.into_iter().map(|held| Holder::of(&line.entity, held));
                 let new =
                     held.filter(|held| after.as_ref().is_none_or(|after| held.scope > *after));
                 found.extend(new);
@@ -266,17 +266,7 @@ impl LeaseStore for RowLeases {
                     table.break_scope(&scope.name, now, effects)
                 })
                 .await?;
-            Ok(held.map(|held| holder(&scope.entity, held)))
+            Ok(held.map(|held| Holder::of(&scope.entity, held)))
         })
-    }
-}
-
-fn holder(entity: &EntityRef, held: Held) -> Holder {
-    Holder {
-        scope: Scope { entity: entity.clone(), name: held.name },
-        label: held.label,
-        remaining: held.remaining,
-        held: held.held,
-        waiting: held.waiting,
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     server::{
         App, auth::Caller, limits::read_json, principals::Permission, problem::Problem, wire,
     },
-    upkeep::{BASE_WINDOW, Erase, EraseAsk, PruneAsk},
+    upkeep::{Erase, EraseAsk, PruneAsk},
 };
 
 /// Most saves one call prunes.
@@ -36,7 +36,7 @@ pub struct PruneBody {
     pub operations_days: Option<u64>,
     /// Records deleted this many days ago are forgotten.
     pub tombstones_days: Option<u64>,
-    /// Nothing younger than this many days goes; default 7.
+    /// Nothing younger than this many days goes; default: the service's `base_window_days`.
     pub base_window_days: Option<u64>,
     /// Where to go on.
     pub after: u64,
@@ -58,11 +58,11 @@ struct EraseBody {
 }
 
 impl PruneBody {
-    /// What it asks for.
+    /// What it asks for, with this base window if it names none.
     ///
     /// # Errors
     /// When nothing is asked for, or the type is no name.
-    pub fn check(self) -> Result<PruneAsk, Problem> {
+    pub fn check(self, base_window: Duration) -> Result<PruneAsk, Problem> {
         let days = |days: u64| DAY.saturating_mul(u32::try_from(days).unwrap_or(u32::MAX));
         let asked = [self.keep, self.days, self.operations_days, self.tombstones_days];
         if asked.iter().all(Option::is_none) {
@@ -77,7 +77,7 @@ impl PruneBody {
             versions_older: self.days.map(days),
             operations_older: self.operations_days.map(days),
             tombstones_older: self.tombstones_days.map(days),
-            base_window: self.base_window_days.map_or(BASE_WINDOW, days),
+            base_window: self.base_window_days.map_or(base_window, days),
             after: self.after,
             most: self.batch.unwrap_or(500).clamp(1, MOST),
             dry_run: self.dry_run,
@@ -94,7 +94,7 @@ pub(crate) async fn prune(
 ) -> Result<Response, Problem> {
     caller.must_have(Permission::Upkeep)?;
     let body = read_json(&app.limits, app.clock.as_ref(), &headers, body).await?;
-    let ask = wire::shape::<PruneBody>(body)?.check()?;
+    let ask = wire::shape::<PruneBody>(body)?.check(app.base_window)?;
     let pruned = app.engine.prune(&ask).await?;
     tracing::info!(by = %caller.0.writer, ?pruned, dry_run = ask.dry_run, "pruned");
     Ok(axum::Json(json!(pruned)).into_response())

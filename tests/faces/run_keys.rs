@@ -1,6 +1,37 @@
 //! `run --job-key`: a command that has succeeded is not run again.
 
-use crate::command::Place;
+use crate::{
+    command::Place,
+    servers::{Database, Dialect},
+};
+
+#[test]
+fn a_key_is_kept_in_any_database_and_its_password_is_not_given_to_the_command() {
+    for dialect in Dialect::ALL {
+        let place = Place::new();
+        let database = Database::new(dialect);
+        let url = database.url();
+        let ran = |args: &[&str]| {
+            let mut command = place.command(args);
+            let output = command.env("FIELDLEASE_STORE", &url).output().unwrap();
+            (output.status.code(), String::from_utf8(output.stdout).unwrap())
+        };
+        assert_eq!(ran(&["migrate"]).0, Some(0));
+        let keyed = || {
+            let script = "echo \"${FIELDLEASE_STORE:-unset}\" >> ran";
+            let key = ["run", "Job/a", "main", "--job-key", "2026-11-30", "--", "sh", "-c", script];
+            ran(&key).0
+        };
+
+        assert_eq!(keyed(), Some(0));
+        assert_eq!(keyed(), Some(121));
+
+        assert_eq!(place.text("ran"), "unset");
+        let key: serde_json::Value = serde_json::from_str(&ran(&["keys", "--json"]).1).unwrap();
+        assert_eq!((&key["name"], &key["state"]), (&"2026-11-30".into(), &"completed".into()));
+        place.is_clean();
+    }
+}
 
 #[test]
 fn a_command_that_has_succeeded_under_its_key_is_not_run_again() {

@@ -1,17 +1,16 @@
 //! `keys`: the idempotency keys a store holds.
 
-use std::path::PathBuf;
-
 use fieldlease::{
-    idempotency::{IdempotencyStore, KeyState, Listed},
-    store::sqlite::SqliteStore,
+    config::StoreUrl,
+    idempotency::{KeyState, Listed},
 };
 use serde_json::json;
 
 use crate::{
     exit::Exit,
-    output::{Failure, Output, Result},
+    output::{Output, Result},
     source::wait,
+    store_at::{self, Open},
 };
 
 /// Keys asked for at once.
@@ -23,9 +22,9 @@ const PAGE: u32 = 500;
     fieldlease keys --store data/fieldlease.db\n  \
     fieldlease keys --store data/fieldlease.db --state pending --json")]
 pub(crate) struct Args {
-    /// SQLite file of the store
-    #[arg(long, value_name = "FILE")]
-    store: PathBuf,
+    /// The store: a SQLite file, postgres://.. or mysql://..; with a password in it, use the variable
+    #[arg(long, env = "FIELDLEASE_STORE", hide_env_values = true, value_name = "URL")]
+    store: StoreUrl,
     /// Only keys that stand like this: pending, retry, completed or failed
     #[arg(long, value_name = "STATE", value_parser = state)]
     state: Option<KeyState>,
@@ -36,14 +35,14 @@ fn state(text: &str) -> std::result::Result<KeyState, String> {
 }
 
 pub(crate) fn run(args: &Args, output: Output) -> Result<Exit> {
-    if !args.store.is_file() {
-        let message = format!("there is no store `{}`", args.store.display());
-        return Err(Failure::new("no_such_file", message, ""));
-    }
-    let store = SqliteStore::open(&args.store)?;
+    wait(list(args, output))?
+}
+
+async fn list(args: &Args, output: Output) -> Result<Exit> {
+    let store = store_at::open(&args.store, Open::Existing).await?;
     let mut after = None;
     loop {
-        let page = wait(store.list(after.as_ref(), PAGE))??;
+        let page = store.list(after.as_ref(), PAGE).await?;
         let Some(last) = page.last() else { return Ok(Exit::Ok) };
         after = Some(last.key.clone());
         for listed in page.iter().filter(|key| args.state.is_none_or(|state| key.state == state)) {

@@ -11,6 +11,7 @@ use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
 use fieldlease::{
     clock::{Clock, SystemClock},
+    config::StoreUrl,
     event::{EventSink, LossReason},
     hold::{Acquired, Lease, Manager, Released, Settings},
     lease::{Holder, LeaseStore},
@@ -89,9 +90,10 @@ pub(crate) struct Args {
     /// A command that has ended with 0 under this key is not run again for 7 days; needs --store
     #[arg(long, value_name = "KEY")]
     job_key: Option<String>,
-    /// SQLite file the job key is kept in; it is made when it is not there
-    #[arg(long, value_name = "FILE")]
-    store: Option<PathBuf>,
+    /// Where the job key is kept: a SQLite file, made when it is not there, postgres://.. or mysql://..; with a password
+    /// in it, use the variable
+    #[arg(long, env = "FIELDLEASE_STORE", hide_env_values = true, value_name = "URL")]
+    store: Option<StoreUrl>,
 }
 
 impl Args {

@@ -83,7 +83,8 @@ pub(crate) struct Args {
     /// Where records are kept: a SQLite file, postgres://.. or mysql://.. [default: fieldlease.db in the directory]
     #[arg(long, value_name = "URL")]
     store: Option<StoreUrl>,
-    /// Where leases are kept: memory, or Redis or Valkey as in redis://127.0.0.1:6379 [default: memory]
+    /// Where leases are kept: memory, Redis or Valkey as in redis://127.0.0.1:6379, or rows of a database as in
+    /// postgres://.. [default: memory]
     #[arg(long, value_name = "URL")]
     leases: Option<LeaseUrl>,
     /// What names of keys in Redis begin with [default: fieldlease]
@@ -192,7 +193,8 @@ async fn serve(config: Config, name: &str, loaded: Loaded, output: Output) -> Re
         Limits { head_time: config.head_time, body_time: config.body_time, ..Limits::default() };
     let mut service = Service::new(engine, tokens, limits, clock)
         .metrics(telemetry::render(&handle))
-        .grace(config.grace);
+        .grace(config.grace)
+        .base_window(config.base_window);
     if let Some(guards) = guards {
         service = service.guards(guards);
     }

@@ -1,9 +1,12 @@
 //! `prune` and `erase`: history that goes.
 
+use std::path::{Path as FilePath, PathBuf};
+
 use fieldlease::{
+    audit,
     entity::Writer,
     server::PruneBody,
-    upkeep::{Erase, EraseAsk},
+    upkeep::{BASE_WINDOW, Erase, EraseAsk},
 };
 use serde_json::{Value as Json, json};
 
@@ -39,9 +42,9 @@ pub(crate) struct PruneArgs {
     /// Forget records that were deleted longer ago, their numbers included
     #[arg(long, value_name = "DAYS")]
     tombstones_days: Option<u64>,
-    /// Whatever is asked, keep everything younger; forms loaded within it find their base
-    #[arg(long, value_name = "DAYS", default_value_t = 7)]
-    base_window_days: u64,
+    /// Whatever is asked, keep everything younger: forms loaded within it find their base [default: the service's, or 7]
+    #[arg(long, value_name = "DAYS")]
+    base_window_days: Option<u64>,
     /// Saves removed in one transaction
     #[arg(long, value_name = "N", default_value_t = 500)]
     batch: u32,
@@ -76,6 +79,9 @@ pub(crate) struct EraseArgs {
     /// Count what would go, and erase nothing
     #[arg(long)]
     dry_run: bool,
+    /// With --store: the service's audit file, where the id or name is blanked too; a service does that by itself
+    #[arg(long, value_name = "FILE", requires = "store")]
+    audit: Option<PathBuf>,
     #[command(flatten)]
     source: SourceArgs,
 }
@@ -115,7 +121,7 @@ fn step(source: &Source, body: &Json) -> Result<Json> {
         Source::Store(reader) => {
             let body: PruneBody = serde_json::from_value(body.clone())
                 .map_err(|error| Failure::new("usage", error.to_string(), ""))?;
-            let ask = body.check().map_err(|problem| {
+            let ask = body.check(BASE_WINDOW).map_err(|problem| {
                 let help = "set --keep, --days, --operations-days or --tombstones-days";
                 Failure::new(problem.code(), "nothing is to be pruned", help)
             })?;
@@ -163,6 +169,9 @@ pub(crate) fn erase(args: &EraseArgs, output: Output) -> Result<Exit> {
             let (by, reason) = ("command line".to_owned(), args.reason.clone());
             let ask = EraseAsk { what, by, reason, dry_run: args.dry_run };
             let erased = reader.wait(reader.store.erase(&ask))?;
+            if let Some(file) = args.audit.as_ref().filter(|_| erased.is_some() && !ask.dry_run) {
+                in_audit(file, &ask.what)?;
+            }
             json!(erased.ok_or_else(|| not_found(args.entity.as_deref().unwrap_or_default()))?)
         }
     };
@@ -175,4 +184,12 @@ pub(crate) fn erase(args: &EraseArgs, output: Output) -> Result<Exit> {
     let verb = if args.dry_run { "would erase from" } else { "erased from" };
     output.text(format_args!("{verb} {saves} saves and {values} present values"))?;
     Ok(Exit::Ok)
+}
+
+fn in_audit(file: &FilePath, what: &Erase) -> Result<()> {
+    let failed = |error: std::io::Error| {
+        let message = format!("erased from the store, not from `{}`: {error}", file.display());
+        Failure::new("audit_file", message, "name the audit file, and erase again")
+    };
+    audit::erase(file, what).map(|_| ()).map_err(failed)
 }

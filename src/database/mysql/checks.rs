@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use mysql_async::{Conn, prelude::Queryable};
 
 use crate::database::{
-    finding::{Finding, Level},
+    finding::{BYPASSED_MAX, Finding, Level, bypassed},
     mysql::{Fault, MysqlOptions, fault, migrate, session},
 };
 
@@ -45,6 +45,8 @@ pub(crate) struct Facts {
     pub(crate) missing: Vec<String>,
     /// Rights that are missing, as `DELETE on fl_leaf`.
     pub(crate) denied: Vec<String>,
+    /// Columns that were written past the engine, and how often.
+    pub(crate) bypassed: Vec<(String, i64)>,
     /// The server's clock less ours.
     pub(crate) ahead_us: i64,
     /// Whether what is sent can be read on its way.
@@ -76,6 +78,7 @@ pub(crate) async fn gather(conn: &mut Conn, options: &MysqlOptions) -> Result<Fa
     if facts.missing.is_empty() {
         facts.counts_matched_rows = session::counts_matched_rows(conn).await;
         facts.denied = denied(conn).await?;
+        facts.bypassed = written_past(conn).await?;
     }
     Ok(facts)
 }
@@ -102,6 +105,18 @@ async fn denied(conn: &mut Conn) -> Result<Vec<String>, Fault> {
         denied.push("EXECUTE on the procedures".to_owned());
     }
     Ok(denied)
+}
+
+/// What the printed triggers counted; nothing for a user who may not read it.
+async fn written_past(conn: &mut Conn) -> Result<Vec<(String, i64)>, Fault> {
+    if is_denied(conn, "SELECT 1 FROM fl_bypass WHERE FALSE").await? {
+        return Ok(Vec::new());
+    }
+    let sql = format!(
+        "SELECT CONVERT(place USING utf8mb4), CAST(SUM(times) AS SIGNED) FROM fl_bypass GROUP BY place \
+         ORDER BY 2 DESC, 1 LIMIT {BYPASSED_MAX}"
+    );
+    Ok(conn.query(sql).await?)
 }
 
 /// A column that every row of the table has.
@@ -135,6 +150,7 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
     judge.durability();
     judge.limits();
     judge.surroundings();
+    judge.found.extend(bypassed(&facts.bypassed));
     judge.found.sort_by_key(|finding| std::cmp::Reverse(finding.level));
     judge.found
 }

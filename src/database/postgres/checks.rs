@@ -8,7 +8,7 @@ use tokio_postgres::{config::SslMode, types::Type};
 use crate::{
     clock::{Clock, SystemClock},
     database::{
-        finding::{Finding, Level},
+        finding::{BYPASSED_MAX, Finding, Level, bypassed},
         postgres::{
             fault::Fault,
             options::{Pooler, PostgresOptions},
@@ -57,6 +57,8 @@ pub(crate) struct Facts {
     pub(crate) missing: Vec<String>,
     /// Rights that are missing, as `DELETE on fl_key`.
     pub(crate) denied: Vec<String>,
+    /// Columns that were written past the engine, and how often.
+    pub(crate) bypassed: Vec<(String, i64)>,
     /// The server's clock less ours.
     pub(crate) ahead_us: i64,
     pub(crate) standby: bool,
@@ -83,6 +85,7 @@ pub(crate) async fn gather(database: &Postgres) -> Result<Facts> {
     };
     if facts.missing.is_empty() {
         facts.denied = denied(database).await.map_err(fault)?;
+        facts.bypassed = written_past(database).await.map_err(fault)?;
     }
     Ok(facts)
 }
@@ -182,6 +185,24 @@ async fn denied(database: &Postgres) -> std::result::Result<Vec<String>, Fault> 
     Ok(denied)
 }
 
+/// What the printed triggers counted; nothing for a role that may not read it.
+async fn written_past(database: &Postgres) -> std::result::Result<Vec<(String, i64)>, Fault> {
+    let of = |error: tokio_postgres::Error| Fault::of(&error);
+    let client = database.connection().await?;
+    let readable = client
+        .query_typed_one("SELECT has_table_privilege('fl_bypass', 'SELECT')", &[])
+        .await
+        .map_err(of)?;
+    if !readable.try_get::<_, bool>(0).map_err(of)? {
+        return Ok(Vec::new());
+    }
+    let sql = format!(
+        "SELECT place, SUM(times)::bigint FROM fl_bypass GROUP BY place ORDER BY 2 DESC, 1 LIMIT {BYPASSED_MAX}"
+    );
+    let rows = client.query_typed(&sql, &[]).await.map_err(of)?;
+    rows.iter().map(|row| Ok((row.try_get(0).map_err(of)?, row.try_get(1).map_err(of)?))).collect()
+}
+
 /// Everything worth saying about a server, worst first.
 pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
     let mut judge = Judge { facts, found: Vec::new() };
@@ -191,6 +212,7 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
     judge.durability();
     judge.waits();
     judge.surroundings();
+    judge.found.extend(bypassed(&facts.bypassed));
     judge.found.sort_by_key(|finding| std::cmp::Reverse(finding.level));
     judge.found
 }

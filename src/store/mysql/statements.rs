@@ -1,41 +1,19 @@
 //! Every statement of the store, by name, from the files in `src/store/sql/mysql`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use crate::database::named;
 
-macro_rules! statements {
-    ($($name:ident),+ $(,)?) => {
-        /// The statements in use.
-        #[derive(Clone, Debug)]
-        pub(super) struct Statements {
-            $(pub(super) $name: Arc<str>,)+
-        }
-
-        impl Statements {
-            fn build(mut texts: BTreeMap<&str, String>) -> Result<Self, String> {
-                let statements = Self {
-                    $($name: texts
-                        .remove(stringify!($name))
-                        .ok_or_else(|| concat!("the statement `", stringify!($name), "` is missing").to_owned())?
-                        .into(),)+
-                };
-                match texts.keys().next() {
-                    Some(name) => Err(format!("nobody uses a statement `{name}`")),
-                    None => Ok(statements),
-                }
-            }
-        }
-    };
-}
-
-statements! {
-    load, claim, break_claim, resolve, commit, commit_in, activate, registry,
-    operation, entries, entries_of, changes_of, version, newest_changes, bases,
-    key_begin, key_move, key_sweep, key, keys,
-    push_queue, ready_queue, list_queue, list_queue_of, remove_queue, tell, pull, acknowledge,
-    prune, erase_record, erase_writer,
-    meet, miss, forget, now, table_columns, table_keys, table_checks, table_triggers,
+named::statements! {
+    /// The statements in use.
+    pub(super) struct Statements {
+        load, claim, break_claim, resolve, commit, commit_in, activate, registry,
+        operation, entries, entries_of, changes_of, version, newest_changes, bases,
+        key_begin, key_move, key_sweep, key, keys,
+        push_queue, ready_queue, list_queue, list_queue_of, remove_queue, tell, pull, acknowledge,
+        prune, erase_record, erase_writer,
+        meet, miss, forget, now, table_columns, table_keys, table_checks, table_triggers,
+    }
 }
 
 const FILES: [&str; 6] = [

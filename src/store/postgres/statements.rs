@@ -1,39 +1,17 @@
 //! Every statement of the store, by name, from the files in `src/store/sql/postgres`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use crate::database::named;
 
-macro_rules! statements {
-    ($($name:ident),+ $(,)?) => {
-        /// The statements in use.
-        #[derive(Clone, Debug)]
-        pub(super) struct Statements {
-            $(pub(super) $name: Arc<str>,)+
-        }
-
-        impl Statements {
-            fn build(mut texts: BTreeMap<&str, String>) -> Result<Self, String> {
-                let statements = Self {
-                    $($name: texts
-                        .remove(stringify!($name))
-                        .ok_or_else(|| concat!("the statement `", stringify!($name), "` is missing").to_owned())?
-                        .into(),)+
-                };
-                match texts.keys().next() {
-                    Some(name) => Err(format!("nobody uses a statement `{name}`")),
-                    None => Ok(statements),
-                }
-            }
-        }
-    };
-}
-
-statements! {
-    load, claim, commit, resolve, break_claim, registry, activate,
-    entries, operation, version, blame, bases,
-    begin_key, peek_key, renew_key, end_key, release_key, sweep_keys, keys,
-    meet, miss, let_pass, now, table_columns, table_keys, table_triggers,
+named::statements! {
+    /// The statements in use.
+    pub(super) struct Statements {
+        load, claim, commit, resolve, break_claim, registry, activate,
+        entries, operation, version, blame, bases,
+        begin_key, peek_key, renew_key, end_key, release_key, sweep_keys, keys,
+        meet, miss, let_pass, now, table_columns, table_keys, table_triggers,
+    }
 }
 
 impl Statements {

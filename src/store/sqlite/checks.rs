@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use super::open::{MIGRATIONS, cannot_open};
 use crate::{
     database::{
-        finding::{Finding, Level},
+        finding::{BYPASSED_MAX, Finding, Level, bypassed},
         migration::{Applied, Migration, missing},
     },
     error::{Error, Result},
@@ -57,6 +57,8 @@ pub(super) fn findings(path: &Path) -> Result<Vec<Finding>> {
         let remedy = "stop the service, and restore a backup";
         all.push(Finding::new(Level::Refuse, "damaged_file", message, remedy));
     }
+    // A file from before this table has none to tell of.
+    all.extend(bypassed(&written_past(&connection).unwrap_or_default()));
     all.push(Finding::new(
         Level::Info,
         "one_machine",
@@ -83,6 +85,15 @@ fn problems(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
     let lines: Vec<String> = lines.collect::<rusqlite::Result<_>>()?;
     Ok(lines.into_iter().filter(|line| line != "ok").collect())
+}
+
+fn written_past(connection: &Connection) -> rusqlite::Result<Vec<(String, i64)>> {
+    let sql = format!(
+        "SELECT place, SUM(times) FROM fl_bypass GROUP BY place ORDER BY 2 DESC, 1 LIMIT {BYPASSED_MAX}"
+    );
+    let mut statement = connection.prepare(&sql)?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    rows.collect()
 }
 
 fn connect(path: &Path) -> Result<Connection> {

@@ -11,6 +11,9 @@ use crate::{
     token::OperationId,
 };
 
+/// Statements a connection keeps prepared: more than there are, so that none is parsed twice.
+const PREPARED_MAX: usize = 160;
+
 /// A connection that belongs to one thread.
 pub(super) struct Session {
     connection: Connection,
@@ -54,7 +57,7 @@ impl Session {
         reopen: Reopen,
         guard: Option<Arc<File>>,
     ) -> Self {
-        connection.set_prepared_statement_cache_capacity(Statements::COUNT + 8);
+        connection.set_prepared_statement_cache_capacity(PREPARED_MAX);
         Self {
             connection,
             statements,
@@ -95,7 +98,7 @@ impl Session {
         self.place.check()?;
         if self.broken {
             self.connection = (self.reopen)()?;
-            self.connection.set_prepared_statement_cache_capacity(Statements::COUNT + 8);
+            self.connection.set_prepared_statement_cache_capacity(PREPARED_MAX);
             self.broken = false;
         }
         let result = self.transact(begin, body);

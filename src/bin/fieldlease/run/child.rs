@@ -66,8 +66,8 @@ impl Child {
         let mut starting = std::process::Command::new(this_program()?);
         starting.arg(exec::NAME).arg("--parent").arg(std::process::id().to_string());
         starting.arg("--").args(command);
-        // It may hold a password that breaks every lease there is; the command is not in need of it.
-        starting.env_remove("FIELDLEASE_REDIS");
+        // They may hold passwords of every lease and every record there is; the command is not in need of them.
+        starting.env_remove("FIELDLEASE_REDIS").env_remove("FIELDLEASE_STORE");
         starting.envs(environment);
         starting.stdin(Stdio::inherit()).stdout(Stdio::inherit()).stderr(Stdio::inherit());
         if own_group {

@@ -1,20 +1,23 @@
 //! The job key of a command: a job that has succeeded under it is not run again.
 
-use std::{path::Path as FilePath, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use fieldlease::{
     clock::{Clock, SystemClock},
+    engine::Store,
     entity::Writer,
-    idempotency::{BeginAsk, IdempotencyStore},
+    idempotency::BeginAsk,
     key::{Attempt, Begin, Finish, JobKey, Key, KeyKind, Owner, RequestHash},
     lease::Extent,
-    store::sqlite::SqliteStore,
     token::SystemEntropy,
 };
 use serde_json::json;
 
 use super::Args;
-use crate::output::{Failure, Result};
+use crate::{
+    output::{Failure, Result},
+    store_at::{self, Open},
+};
 
 /// How long the key keeps others out without a renewal.
 const LEASE: Duration = Duration::from_secs(60);
@@ -25,7 +28,7 @@ const WORKER: &str = "fieldlease run";
 
 /// A key that was begun.
 pub(super) struct Once {
-    store: SqliteStore,
+    store: Arc<dyn Store>,
     key: Key,
     attempt: Attempt,
 }
@@ -41,19 +44,20 @@ pub(super) enum Begun {
 impl Once {
     /// Begins the key, if one was given.
     pub(super) async fn begin(args: &Args, extent: &Extent) -> Result<Begun> {
-        let (key, file) = match (&args.job_key, &args.store) {
-            (Some(key), Some(file)) => (key, file),
-            (None, None) => return Ok(Begun::Run(None)),
-            _ => {
-                let message = "a job key is kept in a store";
-                return Err(Failure::new("usage", message, "give both --job-key and --store"));
-            }
+        let Some(key) = &args.job_key else { return Ok(Begun::Run(None)) };
+        let Some(url) = &args.store else {
+            let message = "a job key is kept in a store";
+            return Err(Failure::new(
+                "usage",
+                message,
+                "name one with --store or FIELDLEASE_STORE",
+            ));
         };
         let key = JobKey::text(key)?.key(&Writer::worker(WORKER))?;
         let target = format!("{}/{}", extent.entity().kind, extent.entity().id.as_str());
         let groups: Vec<String> = extent.scopes().names().iter().map(ToString::to_string).collect();
         let hash = RequestHash::of_json(KeyKind::Job, "run", &target, &json!(groups))?;
-        let store = open(file)?;
+        let store = store_at::open(url, Open::Shared).await?;
         let own = Owner::new(&SystemEntropy);
         let ask = BeginAsk { key: key.clone(), hash, own, lease: LEASE };
         match store.begin(&ask).await? {
@@ -95,12 +99,6 @@ impl Once {
             Finish::Release
         };
         self.store.finish(&self.key, self.attempt, &how).await?;
-        self.store.close().await;
         Ok(())
     }
-}
-
-/// Opening makes a file: its directory must exist, and that is all.
-fn open(file: &FilePath) -> Result<SqliteStore> {
-    Ok(SqliteStore::open(file)?)
 }
