@@ -138,7 +138,8 @@ async fn saves_under_a_storm_of_kills_are_made_once_each_or_not_at_all() {
     let mut killer = database.session();
     let mut turn = 0_usize;
     while !ended.is_finished() {
-        let victims: Vec<_> = database.connected().into_iter().filter(|it| it.state != "Sleep").collect();
+        let victims: Vec<_> =
+            database.connected().into_iter().filter(|it| it.state != "Sleep").collect();
         if let Some(victim) = victims.get(turn % victims.len().max(1)) {
             let what = ["QUERY", "CONNECTION"][turn % 2];
             killer.run(&format!("KILL {what} {}", victim.id));
@@ -223,7 +224,11 @@ async fn a_server_without_room_for_a_connection_is_unavailable_and_nothing_was_d
 
     let refused = MysqlStore::connect(options.clone()).await;
     let error = refused.err().unwrap();
-    assert_eq!((error.code(), error.to_string().contains("1040")), ("unavailable", true), "{error}");
+    assert_eq!(
+        (error.code(), error.to_string().contains("1040")),
+        ("unavailable", true),
+        "{error}"
+    );
 
     // One place: the first save has it, the second one wants another.
     others.pop().unwrap().disconnect().await.unwrap();
@@ -233,11 +238,19 @@ async fn a_server_without_room_for_a_connection_is_unavailable_and_nothing_was_d
     let first = save(&before, &worker(), &[("price.sum", json!(1))]);
     let (sending, sent) = (store.clone(), first.clone());
     let answer = tokio::spawn(async move { sending.commit(&sent).await });
-    crate::servers::until("the first save waits", || holder.run(
-        "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'").trim() == "1");
+    crate::servers::until("the first save waits", || {
+        holder
+            .run("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'")
+            .trim()
+            == "1"
+    });
     let second = save(&before, &worker(), &[("price.sum", json!(2))]);
     let error = store.commit(&second).await.unwrap_err();
-    assert_eq!((error.code(), error.to_string().contains("1040")), ("unavailable", true), "{error}");
+    assert_eq!(
+        (error.code(), error.to_string().contains("1040")),
+        ("unavailable", true),
+        "{error}"
+    );
     holder.run("ROLLBACK");
     assert!(matches!(answer.await.unwrap().unwrap(), Committed::Applied { .. }));
     assert_eq!(store.resolve(second.operation).await.unwrap(), None);

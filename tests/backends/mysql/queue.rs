@@ -255,7 +255,9 @@ async fn names_that_were_given_up_are_forgotten_after_a_week() {
     let week: i64 = 7 * 24 * 60 * 60 * 1_000_000;
     database.sql(&format!("UPDATE fl_void SET at = at - {week} - 1000000"));
     assert_eq!(store.resolve(young.operation).await.unwrap(), None);
-    database.sql(&format!("UPDATE fl_void SET at = at - {week} + 60000000 WHERE at > 0 ORDER BY at DESC LIMIT 1"));
+    database.sql(&format!(
+        "UPDATE fl_void SET at = at - {week} + 60000000 WHERE at > 0 ORDER BY at DESC LIMIT 1"
+    ));
     for _ in 0..4 {
         store.resolve(operation()).await.unwrap();
     }
