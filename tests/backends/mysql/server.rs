@@ -142,6 +142,7 @@ async fn an_account_with_the_listed_rights_can_do_everything_but_migrate() {
     assert!(conn.query_drop("UPDATE fl_version SET number = 1").await.is_err());
     conn.disconnect().await.unwrap();
     // Waiting saves and events too, and nothing that takes history away.
+    database::empty(&database);
     let before = made(&store, "9", &[("editor.name", json!("a"))]).await;
     assert!(store.ready(0, 1).await.unwrap().is_empty());
     let notice = Notice { kind: "requeue".to_owned(), body: json!({}) };
