@@ -1,6 +1,7 @@
 //! The upkeep port: history that goes away, by age and number, or because somebody must be forgotten.
 //!
-//! Every call is of bounded size, and what it does to one record is one transaction; whoever wants more calls again with what the answer says.
+//! Every call is of bounded size, and what it does to one record is one transaction; whoever wants more calls again with
+//! what the answer says.
 
 use std::time::Duration;
 

@@ -250,27 +250,54 @@ BEGIN
         BEGIN
             DECLARE v_scope VARBINARY(1536);
             DECLARE v_expect VARBINARY(8);
-            DECLARE v_step, v_there INT;
+            DECLARE v_step INT;
             DECLARE v_wanted, v_wanted_fence, v_at, v_at_fence BIGINT;
             DECLARE v_wanted_holder VARCHAR(32) CHARACTER SET utf8mb4;
             DECLARE v_at_holder BINARY(16);
             DECLARE v_listed INT DEFAULT JSON_LENGTH(p_scopes);
             DECLARE v_one LONGTEXT CHARACTER SET utf8mb4;
+            DECLARE v_end BOOLEAN DEFAULT FALSE;
+            DECLARE c_scopes CURSOR FOR
+                SELECT w.scope, w.how, w.step, w.version, w.fence, w.holder, COALESCE(g.version, 0), COALESCE(g.fence, 0), g.holder
+                FROM JSON_TABLE(p_scopes, '$[*]' COLUMNS (
+                         scope VARBINARY(1536) PATH '$[0]', how VARBINARY(8) PATH '$[1]', step INT PATH '$[2]',
+                         version BIGINT PATH '$[3]', fence BIGINT PATH '$[4]',
+                         holder VARCHAR(32) CHARACTER SET utf8mb4 PATH '$[5]')) AS w
+                LEFT JOIN fl_scope AS g ON g.entity = v_entity AND g.scope = w.scope
+                FOR UPDATE;
+            DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_end = TRUE;
 
+            -- One scope, as most saves have, is read by its key; several by one statement, which costs as much as four.
+            IF v_listed > 1 THEN
+                -- A missing row means version 0. Losing this insert is waiting for the winner and comparing with what it left.
+                INSERT INTO fl_scope (entity, scope)
+                SELECT v_entity, w.scope
+                FROM JSON_TABLE(p_scopes, '$[*]' COLUMNS (
+                         place FOR ORDINALITY, scope VARBINARY(1536) PATH '$[0]', how VARBINARY(8) PATH '$[1]',
+                         version BIGINT PATH '$[3]')) AS w
+                WHERE w.how = 'unread' OR w.how = 'version' AND w.version = 0
+                ORDER BY w.place
+                ON DUPLICATE KEY UPDATE version = fl_scope.version;
+                OPEN c_scopes;
+            END IF;
             scopes: WHILE v_scopes < v_listed DO
-                SET v_one = JSON_EXTRACT(p_scopes, CONCAT('$[', v_scopes, ']'));
-                SET v_scope = JSON_UNQUOTE(JSON_EXTRACT(v_one, '$[0]')), v_expect = JSON_VALUE(v_one, '$[1]'),
-                    v_step = JSON_VALUE(v_one, '$[2]'), v_wanted = JSON_VALUE(v_one, '$[3]'),
-                    v_wanted_fence = JSON_VALUE(v_one, '$[4]'), v_wanted_holder = JSON_VALUE(v_one, '$[5]');
-                SELECT COUNT(*), COALESCE(MAX(version), 0), COALESCE(MAX(fence), 0), MAX(holder)
-                INTO v_there, v_at, v_at_fence, v_at_holder
-                FROM fl_scope WHERE entity = v_entity AND scope = v_scope FOR UPDATE;
-                IF v_there = 0 AND (v_expect = 'unread' OR v_expect = 'version' AND v_wanted = 0) THEN
-                    -- A missing row means version 0. Losing this insert is waiting for the winner and comparing again.
-                    INSERT INTO fl_scope (entity, scope) VALUES (v_entity, v_scope)
-                    ON DUPLICATE KEY UPDATE version = fl_scope.version;
-                    SELECT COUNT(*), COALESCE(MAX(version), 0), COALESCE(MAX(fence), 0), MAX(holder)
-                    INTO v_there, v_at, v_at_fence, v_at_holder
+                IF v_listed > 1 THEN
+                    FETCH c_scopes
+                    INTO v_scope, v_expect, v_step, v_wanted, v_wanted_fence, v_wanted_holder, v_at, v_at_fence, v_at_holder;
+                    IF v_end THEN
+                        LEAVE scopes;
+                    END IF;
+                ELSE
+                    SET v_one = JSON_EXTRACT(p_scopes, '$[0]');
+                    SET v_scope = JSON_UNQUOTE(JSON_EXTRACT(v_one, '$[0]')), v_expect = JSON_VALUE(v_one, '$[1]'),
+                        v_step = JSON_VALUE(v_one, '$[2]'), v_wanted = JSON_VALUE(v_one, '$[3]'),
+                        v_wanted_fence = JSON_VALUE(v_one, '$[4]'), v_wanted_holder = JSON_VALUE(v_one, '$[5]');
+                    IF v_expect = 'unread' OR v_expect = 'version' AND v_wanted = 0 THEN
+                        INSERT INTO fl_scope (entity, scope) VALUES (v_entity, v_scope)
+                        ON DUPLICATE KEY UPDATE version = fl_scope.version;
+                    END IF;
+                    SELECT COALESCE(MAX(version), 0), COALESCE(MAX(fence), 0), MAX(holder)
+                    INTO v_at, v_at_fence, v_at_holder
                     FROM fl_scope WHERE entity = v_entity AND scope = v_scope FOR UPDATE;
                 END IF;
                 IF CASE v_expect
@@ -286,11 +313,24 @@ BEGIN
                     v_steps = CONCAT(v_steps, IF(v_scopes = 1, '{', ','), JSON_QUOTE(CONVERT(v_scope USING utf8mb4)),
                         ':{"before":', v_at, ',"after":', v_after,
                         IF(v_wanted_fence IS NULL, '', CONCAT(',"fence":', v_wanted_fence)), '}');
-                -- Undone with the rest where another scope refuses.
-                IF v_step = 1 THEN
+                -- Undone with the rest where something refuses.
+                IF v_step = 1 AND v_listed <= 2 THEN
                     UPDATE fl_scope SET version = v_after WHERE entity = v_entity AND scope = v_scope;
                 END IF;
             END WHILE;
+            IF v_listed > 1 THEN
+                CLOSE c_scopes;
+            END IF;
+            IF v_listed > 2 THEN
+                -- Every row is there and locked; a joined UPDATE does the same in five times the time.
+                INSERT INTO fl_scope (entity, scope)
+                SELECT v_entity, w.scope
+                FROM JSON_TABLE(p_scopes, '$[*]' COLUMNS (
+                         place FOR ORDINALITY, scope VARBINARY(1536) PATH '$[0]', step INT PATH '$[2]')) AS w
+                WHERE w.step = 1
+                ORDER BY w.place
+                ON DUPLICATE KEY UPDATE version = fl_scope.version + 1;
+            END IF;
         END;
         SET v_steps = IF(v_scopes = 0, '{}', CONCAT(v_steps, '}'));
         IF v_fenced IS NOT NULL OR v_stale IS NOT NULL THEN
@@ -469,7 +509,7 @@ BEGIN
     DECLARE v_listed INT DEFAULT JSON_LENGTH(p_changed);
     DECLARE v_one LONGTEXT CHARACTER SET utf8mb4;
 
-    IF v_listed <= 4 THEN
+    IF v_listed <= 2 THEN
         WHILE v_place < v_listed DO
             SET v_one = JSON_EXTRACT(p_changed, CONCAT('$[', v_place, ']'));
             SET v_path = JSON_UNQUOTE(JSON_EXTRACT(v_one, '$[0]')), v_scope = JSON_UNQUOTE(JSON_EXTRACT(v_one, '$[1]')),
@@ -578,7 +618,7 @@ BEGIN
         WHERE l.entity = p_entity AND l.path = w.path;
     END IF;
     -- Leaves and nodes are written one by one where they are few; many by one statement, which costs as much as several.
-    IF JSON_LENGTH(p_set) <= 4 THEN
+    IF JSON_LENGTH(p_set) <= 2 THEN
         SET v_listed = JSON_LENGTH(p_set);
         WHILE v_place < v_listed DO
             SET v_one = JSON_EXTRACT(p_set, CONCAT('$[', v_place, ']'));
@@ -607,9 +647,7 @@ BEGIN
         INSERT INTO fl_leaf (entity, path, value)
         SELECT p_entity, w.path, w.value
         FROM JSON_TABLE(p_set, '$[*]' COLUMNS (
-                 place FOR ORDINALITY, path VARBINARY(1024) PATH '$[0]',
-                 value LONGTEXT CHARACTER SET utf8mb4 PATH '$[1]')) AS w
-        ORDER BY w.place
+                 path VARBINARY(1024) PATH '$[0]', value LONGTEXT CHARACTER SET utf8mb4 PATH '$[1]')) AS w
         ON DUPLICATE KEY UPDATE value = VALUES(value);
     END IF;
     IF p_nodes IS NOT NULL THEN
@@ -816,5 +854,5 @@ DELIMITER ;
 
 -- fieldlease: entered
 INSERT INTO fl_migration (number, name, checksum, applied_at)
-VALUES (3, 'routines', UNHEX('710ecc15d7c8cffe3fa2d73e775e4799a9648a1e9472532fb4812f9864edaeec'),
+VALUES (3, 'routines', UNHEX('8709d7463432d80c52271736dc6f5546f71866511298f6c45646e0d5b1daf084'),
         TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)));
