@@ -104,14 +104,20 @@ async fn postgres_behind_a_pooler_keeps_every_promise_to_a_role_with_the_least_r
     assert_eq!(error.unwrap(), Vec::<&str>::new(), "applying by hand entered every file");
 }
 
-/// The shipped routines with one text in place of another, as a file of `unfenced_postgres` says.
+/// The shipped routines with one text in place of another, as often as a file of `unfenced_postgres` says; all in one
+/// file of routines.
 fn without(file: &str) -> String {
-    let (_, edit) = file.split_once("-- instead of:\n").unwrap();
-    let (old, new) = edit.split_once("-- this:\n").unwrap();
-    let old = old.trim_end_matches('\n');
-    let found = MIGRATIONS.iter().find(|text| text.matches(old).count() == 1);
-    let changed = found.unwrap_or_else(|| panic!("not once in the routines: {old}"));
-    let changed = changed.replace(old, new.trim_end_matches('\n'));
+    let edits = file.split("-- instead of:\n").skip(1);
+    let edits = edits.map(|edit| edit.split_once("-- this:\n").unwrap());
+    let mut edits = edits.map(|(old, new)| (old.trim_end_matches('\n'), new.trim_end_matches('\n')));
+    let once = |text: &str, old: &str| text.matches(old).count() == 1;
+    let (first, new) = edits.next().unwrap();
+    let found = MIGRATIONS.iter().find(|text| once(text, first));
+    let found = found.unwrap_or_else(|| panic!("not once in the routines: {first}"));
+    let changed = edits.fold(found.replace(first, new), |text, (old, new)| {
+        assert!(once(&text, old), "not once in the routines: {old}");
+        text.replace(old, new)
+    });
     let body = changed.split("-- fieldlease: entered").next().unwrap().to_owned();
     body.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
 }
