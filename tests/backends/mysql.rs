@@ -3,6 +3,8 @@
 
 mod controls;
 mod database;
+mod faults;
+mod queue;
 mod races;
 mod save;
 mod server;

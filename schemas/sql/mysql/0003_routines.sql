@@ -84,11 +84,17 @@ claim: BEGIN
         SET v_fence = v_fence + 1;
         UPDATE fl_entity SET fence = v_fence WHERE entity = v_entity;
     END IF;
-    INSERT INTO fl_scope (entity, scope, version, fence, holder)
-    SELECT v_entity, w.scope, 0, 1, p_holder
-    FROM JSON_TABLE(p_scopes, '$[*]' COLUMNS (place FOR ORDINALITY, scope VARBINARY(1536) PATH '$')) AS w
-    ORDER BY w.place
-    ON DUPLICATE KEY UPDATE fence = fl_scope.fence + 1, holder = VALUES(holder);
+    BEGIN
+        DECLARE v_place INT DEFAULT 0;
+        DECLARE v_listed INT DEFAULT JSON_LENGTH(p_scopes);
+
+        WHILE v_place < v_listed DO
+            INSERT INTO fl_scope (entity, scope, version, fence, holder)
+            VALUES (v_entity, JSON_UNQUOTE(JSON_EXTRACT(p_scopes, CONCAT('$[', v_place, ']'))), 0, 1, p_holder)
+            ON DUPLICATE KEY UPDATE fence = fl_scope.fence + 1, holder = VALUES(holder);
+            SET v_place = v_place + 1;
+        END WHILE;
+    END;
 
     SELECT v_outcome AS outcome, v_incarnation AS incarnation, v_deleted AS deleted_at, v_number AS number,
            v_fence AS fence, v_now AS now;
@@ -149,8 +155,11 @@ SQL SECURITY INVOKER MODIFIES SQL DATA
 BEGIN
     DECLARE v_rules BINARY(32);
     DECLARE v_effective, v_entity, v_incarnation, v_deleted, v_number, v_fence, v_now, v_save, v_place BIGINT;
-    DECLARE v_missing, v_fenced, v_stale, v_count INT DEFAULT 0;
-    DECLARE v_list, v_steps LONGTEXT CHARACTER SET utf8mb4;
+    -- How many scopes it writes or compares, and the version of the last of them after the save.
+    DECLARE v_scopes, v_count INT DEFAULT 0;
+    DECLARE v_after BIGINT;
+    DECLARE v_list, v_fenced, v_stale LONGTEXT CHARACTER SET utf8mb4;
+    DECLARE v_steps LONGTEXT CHARACTER SET utf8mb4 DEFAULT '';
     DECLARE v_again BOOLEAN DEFAULT FALSE;
     DECLARE v_kind VARBINARY(8);
     DECLARE v_key_scope, v_name VARBINARY(255);
@@ -238,52 +247,54 @@ BEGIN
         END IF;
 
         -- The scopes: locked one by one in the order of the list, and compared for equality.
-        scopes: LOOP
-            SELECT COALESCE(SUM(g.scope IS NULL AND (w.how = 'unread' OR w.how = 'version' AND w.version = 0)), 0),
-                   COALESCE(SUM(CASE w.how
-                       WHEN 'claimed' THEN v_fence <> p_entity_fence OR COALESCE(g.fence, 0) <> w.fence
-                                           OR NOT (g.holder <=> UNHEX(w.holder))
-                       WHEN 'version' THEN g.holder IS NOT NULL
-                       ELSE FALSE END), 0),
-                   COALESCE(SUM(w.how <> 'unread' AND COALESCE(g.version, 0) <> w.version), 0),
-                   JSON_OBJECTAGG(CONVERT(w.scope USING utf8mb4),
-                       IF(w.fence IS NULL, JSON_OBJECT('before', g.version, 'after', g.version + w.step),
-                          JSON_OBJECT('before', g.version, 'after', g.version + w.step, 'fence', w.fence)))
-            INTO v_missing, v_fenced, v_stale, v_steps
-            FROM JSON_TABLE(p_scopes, '$[*]' COLUMNS (
-                     scope VARBINARY(1536) PATH '$[0]', how VARBINARY(8) PATH '$[1]', step INT PATH '$[2]',
-                     version BIGINT PATH '$[3]', fence BIGINT PATH '$[4]',
-                     holder VARCHAR(32) CHARACTER SET utf8mb4 PATH '$[5]')) AS w
-            LEFT JOIN fl_scope AS g ON g.entity = v_entity AND g.scope = w.scope
-            FOR UPDATE;
-            IF v_missing = 0 OR v_fenced > 0 THEN
-                LEAVE scopes;
-            END IF;
-            -- A missing row means version 0. Losing this insert is waiting for the winner and comparing again.
-            INSERT INTO fl_scope (entity, scope)
-            SELECT v_entity, w.scope
-            FROM JSON_TABLE(p_scopes, '$[*]' COLUMNS (
-                     place FOR ORDINALITY, scope VARBINARY(1536) PATH '$[0]', how VARBINARY(8) PATH '$[1]',
-                     version BIGINT PATH '$[3]')) AS w
-            WHERE w.how = 'unread' OR w.how = 'version' AND w.version = 0
-            ORDER BY w.place
-            ON DUPLICATE KEY UPDATE version = fl_scope.version;
-        END LOOP;
-        IF v_fenced > 0 OR v_stale > 0 THEN
-            SET o_outcome = IF(v_fenced > 0, 'fenced', 'stale');
-            SELECT JSON_ARRAYAGG(CONVERT(w.scope USING utf8mb4)) INTO o_list
-            FROM JSON_TABLE(p_scopes, '$[*]' COLUMNS (
-                     scope VARBINARY(1536) PATH '$[0]', how VARBINARY(8) PATH '$[1]', version BIGINT PATH '$[3]',
-                     fence BIGINT PATH '$[4]', holder VARCHAR(32) CHARACTER SET utf8mb4 PATH '$[5]')) AS w
-            LEFT JOIN fl_scope AS g ON g.entity = v_entity AND g.scope = w.scope
-            WHERE IF(v_fenced > 0,
-                     CASE w.how
-                         WHEN 'claimed' THEN v_fence <> p_entity_fence OR COALESCE(g.fence, 0) <> w.fence
-                                             OR NOT (g.holder <=> UNHEX(w.holder))
-                         WHEN 'version' THEN g.holder IS NOT NULL
-                         ELSE FALSE END,
-                     w.how <> 'unread' AND COALESCE(g.version, 0) <> w.version)
-            LOCK IN SHARE MODE;
+        BEGIN
+            DECLARE v_scope VARBINARY(1536);
+            DECLARE v_expect VARBINARY(8);
+            DECLARE v_step, v_there INT;
+            DECLARE v_wanted, v_wanted_fence, v_at, v_at_fence BIGINT;
+            DECLARE v_wanted_holder VARCHAR(32) CHARACTER SET utf8mb4;
+            DECLARE v_at_holder BINARY(16);
+            DECLARE v_listed INT DEFAULT JSON_LENGTH(p_scopes);
+            DECLARE v_one LONGTEXT CHARACTER SET utf8mb4;
+
+            scopes: WHILE v_scopes < v_listed DO
+                SET v_one = JSON_EXTRACT(p_scopes, CONCAT('$[', v_scopes, ']'));
+                SET v_scope = JSON_UNQUOTE(JSON_EXTRACT(v_one, '$[0]')), v_expect = JSON_VALUE(v_one, '$[1]'),
+                    v_step = JSON_VALUE(v_one, '$[2]'), v_wanted = JSON_VALUE(v_one, '$[3]'),
+                    v_wanted_fence = JSON_VALUE(v_one, '$[4]'), v_wanted_holder = JSON_VALUE(v_one, '$[5]');
+                SELECT COUNT(*), COALESCE(MAX(version), 0), COALESCE(MAX(fence), 0), MAX(holder)
+                INTO v_there, v_at, v_at_fence, v_at_holder
+                FROM fl_scope WHERE entity = v_entity AND scope = v_scope FOR UPDATE;
+                IF v_there = 0 AND (v_expect = 'unread' OR v_expect = 'version' AND v_wanted = 0) THEN
+                    -- A missing row means version 0. Losing this insert is waiting for the winner and comparing again.
+                    INSERT INTO fl_scope (entity, scope) VALUES (v_entity, v_scope)
+                    ON DUPLICATE KEY UPDATE version = fl_scope.version;
+                    SELECT COUNT(*), COALESCE(MAX(version), 0), COALESCE(MAX(fence), 0), MAX(holder)
+                    INTO v_there, v_at, v_at_fence, v_at_holder
+                    FROM fl_scope WHERE entity = v_entity AND scope = v_scope FOR UPDATE;
+                END IF;
+                IF CASE v_expect
+                       WHEN 'claimed' THEN v_fence <> p_entity_fence OR v_at_fence <> v_wanted_fence
+                                           OR NOT (v_at_holder <=> UNHEX(v_wanted_holder))
+                       WHEN 'version' THEN v_at_holder IS NOT NULL
+                       ELSE FALSE END THEN
+                    SET v_fenced = JSON_ARRAY_APPEND(COALESCE(v_fenced, '[]'), '$', CONVERT(v_scope USING utf8mb4));
+                ELSEIF v_expect <> 'unread' AND v_at <> v_wanted THEN
+                    SET v_stale = JSON_ARRAY_APPEND(COALESCE(v_stale, '[]'), '$', CONVERT(v_scope USING utf8mb4));
+                END IF;
+                SET v_scopes = v_scopes + 1, v_after = v_at + v_step,
+                    v_steps = CONCAT(v_steps, IF(v_scopes = 1, '{', ','), JSON_QUOTE(CONVERT(v_scope USING utf8mb4)),
+                        ':{"before":', v_at, ',"after":', v_after,
+                        IF(v_wanted_fence IS NULL, '', CONCAT(',"fence":', v_wanted_fence)), '}');
+                -- Undone with the rest where another scope refuses.
+                IF v_step = 1 THEN
+                    UPDATE fl_scope SET version = v_after WHERE entity = v_entity AND scope = v_scope;
+                END IF;
+            END WHILE;
+        END;
+        SET v_steps = IF(v_scopes = 0, '{}', CONCAT(v_steps, '}'));
+        IF v_fenced IS NOT NULL OR v_stale IS NOT NULL THEN
+            SET o_outcome = IF(v_fenced IS NULL, 'stale', 'fenced'), o_list = COALESCE(v_fenced, v_stale);
             LEAVE attempt;
         END IF;
 
@@ -355,14 +366,6 @@ BEGIN
     ELSE
         SET o_incarnation = v_incarnation + (p_lifecycle = 'create');
         SET o_number = IF(p_state IS NULL, NULL, v_number + 1);
-        -- Every row is there and locked; a joined UPDATE does the same in five times the time.
-        INSERT INTO fl_scope (entity, scope)
-        SELECT v_entity, w.scope
-        FROM JSON_TABLE(p_scopes, '$[*]' COLUMNS (
-                 place FOR ORDINALITY, scope VARBINARY(1536) PATH '$[0]', step INT PATH '$[2]')) AS w
-        WHERE w.step = 1
-        ORDER BY w.place
-        ON DUPLICATE KEY UPDATE version = fl_scope.version + 1;
         -- Deleting raises every scope of the entity, those the save does not name too; nobody holds one any more.
         IF p_lifecycle = 'delete' THEN
             SELECT JSON_OBJECTAGG(CONVERT(g.scope USING utf8mb4),
@@ -436,32 +439,96 @@ BEGIN
             WHERE entity = v_entity;
         END IF;
         IF p_changed IS NOT NULL THEN
-            INSERT INTO fl_change (save, position, entity, path, scope, version, old, new, strategy)
-            SELECT v_save, w.place - 1, v_entity, w.path, w.scope, g.version, w.old, w.new, w.strategy
-            FROM JSON_TABLE(p_changed, '$[*]' COLUMNS (
-                     place FOR ORDINALITY, path VARBINARY(1024) PATH '$[0]', scope VARBINARY(1536) PATH '$[1]',
-                     old LONGTEXT CHARACTER SET utf8mb4 PATH '$[2]', new LONGTEXT CHARACTER SET utf8mb4 PATH '$[3]',
-                     strategy TEXT CHARACTER SET utf8mb4 PATH '$[4]')) AS w
-            JOIN fl_scope AS g ON g.entity = v_entity AND g.scope = w.scope;
+            CALL fl_write_changes(p_operation, v_entity, v_save, IF(v_scopes = 1, v_after, NULL), p_lifecycle, p_writer_kind,
+                                  p_writer_name, p_on_behalf_of, v_now, p_changed);
         END IF;
-
         IF p_lifecycle = 'delete' THEN
             DELETE FROM fl_leaf WHERE entity = v_entity;
             DELETE FROM fl_stamp WHERE entity = v_entity;
         ELSE
-            IF p_changed IS NOT NULL THEN
+            CALL fl_write_leaves(v_entity, p_removed, p_unset, p_set, p_nodes);
+        END IF;
+    END IF;
+END //
+
+-- What a save leaves behind about each unit: the change and, unless the record is deleted, the stamp. A few are written one
+-- by one, many by one statement, which costs as much as several (a temporary table, a join). p_version: the version after the save, where all are of
+-- one scope; else NULL.
+CREATE PROCEDURE IF NOT EXISTS fl_write_changes(
+    IN p_operation BINARY(16), IN p_entity BIGINT, IN p_save BIGINT, IN p_version BIGINT, IN p_lifecycle VARBINARY(8),
+    IN p_writer_kind VARBINARY(8), IN p_writer_name TEXT CHARACTER SET utf8mb4,
+    IN p_on_behalf_of TEXT CHARACTER SET utf8mb4, IN p_now BIGINT, IN p_changed LONGTEXT CHARACTER SET utf8mb4)
+SQL SECURITY INVOKER MODIFIES SQL DATA
+BEGIN
+    DECLARE v_path VARBINARY(1024);
+    DECLARE v_scope, v_last VARBINARY(1536);
+    DECLARE v_old, v_new LONGTEXT CHARACTER SET utf8mb4;
+    DECLARE v_strategy TEXT CHARACTER SET utf8mb4;
+    DECLARE v_version BIGINT DEFAULT p_version;
+    DECLARE v_place INT DEFAULT 0;
+    DECLARE v_listed INT DEFAULT JSON_LENGTH(p_changed);
+    DECLARE v_one LONGTEXT CHARACTER SET utf8mb4;
+
+    IF v_listed <= 4 THEN
+        WHILE v_place < v_listed DO
+            SET v_one = JSON_EXTRACT(p_changed, CONCAT('$[', v_place, ']'));
+            SET v_path = JSON_UNQUOTE(JSON_EXTRACT(v_one, '$[0]')), v_scope = JSON_UNQUOTE(JSON_EXTRACT(v_one, '$[1]')),
+                v_old = IF(JSON_TYPE(JSON_EXTRACT(v_one, '$[2]')) = 'NULL', NULL, JSON_UNQUOTE(JSON_EXTRACT(v_one, '$[2]'))),
+                v_new = IF(JSON_TYPE(JSON_EXTRACT(v_one, '$[3]')) = 'NULL', NULL, JSON_UNQUOTE(JSON_EXTRACT(v_one, '$[3]'))),
+                v_strategy = IF(JSON_TYPE(JSON_EXTRACT(v_one, '$[4]')) = 'NULL', NULL, JSON_UNQUOTE(JSON_EXTRACT(v_one, '$[4]')));
+            IF p_version IS NULL AND NOT (v_scope <=> v_last) THEN
+                SELECT MAX(version) INTO v_version FROM fl_scope
+                WHERE entity = p_entity AND scope = v_scope LOCK IN SHARE MODE;
+                SET v_last = v_scope;
+            END IF;
+            INSERT INTO fl_change (save, position, entity, path, scope, version, old, new, strategy)
+            VALUES (p_save, v_place, p_entity, v_path, v_scope, v_version, v_old, v_new, v_strategy);
+            IF p_lifecycle <> 'delete' THEN
                 INSERT INTO fl_stamp (entity, path, scope, version, operation, writer_kind, writer_name, on_behalf_of, at)
-                SELECT v_entity, w.path, w.scope, g.version, p_operation, p_writer_kind, p_writer_name, p_on_behalf_of, v_now
-                FROM JSON_TABLE(p_changed, '$[*]' COLUMNS (
-                         place FOR ORDINALITY, path VARBINARY(1024) PATH '$[0]', scope VARBINARY(1536) PATH '$[1]')) AS w
-                JOIN fl_scope AS g ON g.entity = v_entity AND g.scope = w.scope
-                ORDER BY w.place
+                VALUES (p_entity, v_path, v_scope, v_version, p_operation, p_writer_kind, p_writer_name, p_on_behalf_of, p_now)
                 ON DUPLICATE KEY UPDATE
                     scope = VALUES(scope), version = VALUES(version), operation = VALUES(operation),
                     writer_kind = VALUES(writer_kind), writer_name = VALUES(writer_name),
                     on_behalf_of = VALUES(on_behalf_of), at = VALUES(at);
             END IF;
-            CALL fl_write_leaves(v_entity, p_removed, p_unset, p_set, p_nodes);
+            SET v_place = v_place + 1;
+        END WHILE;
+    ELSEIF p_version IS NOT NULL THEN
+        INSERT INTO fl_change (save, position, entity, path, scope, version, old, new, strategy)
+        SELECT p_save, w.place - 1, p_entity, w.path, w.scope, p_version, w.old, w.new, w.strategy
+        FROM JSON_TABLE(p_changed, '$[*]' COLUMNS (
+                 place FOR ORDINALITY, path VARBINARY(1024) PATH '$[0]', scope VARBINARY(1536) PATH '$[1]',
+                 old LONGTEXT CHARACTER SET utf8mb4 PATH '$[2]', new LONGTEXT CHARACTER SET utf8mb4 PATH '$[3]',
+                 strategy TEXT CHARACTER SET utf8mb4 PATH '$[4]')) AS w;
+        IF p_lifecycle <> 'delete' THEN
+            INSERT INTO fl_stamp (entity, path, scope, version, operation, writer_kind, writer_name, on_behalf_of, at)
+            SELECT p_entity, w.path, w.scope, p_version, p_operation, p_writer_kind, p_writer_name, p_on_behalf_of, p_now
+            FROM JSON_TABLE(p_changed, '$[*]' COLUMNS (
+                     path VARBINARY(1024) PATH '$[0]', scope VARBINARY(1536) PATH '$[1]')) AS w
+            ON DUPLICATE KEY UPDATE
+                scope = VALUES(scope), version = VALUES(version), operation = VALUES(operation),
+                writer_kind = VALUES(writer_kind), writer_name = VALUES(writer_name),
+                on_behalf_of = VALUES(on_behalf_of), at = VALUES(at);
+        END IF;
+    ELSE
+        INSERT INTO fl_change (save, position, entity, path, scope, version, old, new, strategy)
+        SELECT p_save, w.place - 1, p_entity, w.path, w.scope, g.version, w.old, w.new, w.strategy
+        FROM JSON_TABLE(p_changed, '$[*]' COLUMNS (
+                 place FOR ORDINALITY, path VARBINARY(1024) PATH '$[0]', scope VARBINARY(1536) PATH '$[1]',
+                 old LONGTEXT CHARACTER SET utf8mb4 PATH '$[2]', new LONGTEXT CHARACTER SET utf8mb4 PATH '$[3]',
+                 strategy TEXT CHARACTER SET utf8mb4 PATH '$[4]')) AS w
+        JOIN fl_scope AS g ON g.entity = p_entity AND g.scope = w.scope;
+        IF p_lifecycle <> 'delete' THEN
+            INSERT INTO fl_stamp (entity, path, scope, version, operation, writer_kind, writer_name, on_behalf_of, at)
+            SELECT p_entity, w.path, w.scope, g.version, p_operation, p_writer_kind, p_writer_name, p_on_behalf_of, p_now
+            FROM JSON_TABLE(p_changed, '$[*]' COLUMNS (
+                     place FOR ORDINALITY, path VARBINARY(1024) PATH '$[0]', scope VARBINARY(1536) PATH '$[1]')) AS w
+            JOIN fl_scope AS g ON g.entity = p_entity AND g.scope = w.scope
+            ORDER BY w.place
+            ON DUPLICATE KEY UPDATE
+                scope = VALUES(scope), version = VALUES(version), operation = VALUES(operation),
+                writer_kind = VALUES(writer_kind), writer_name = VALUES(writer_name),
+                on_behalf_of = VALUES(on_behalf_of), at = VALUES(at);
         END IF;
     END IF;
 END //
@@ -473,7 +540,12 @@ CREATE PROCEDURE IF NOT EXISTS fl_write_leaves(
     IN p_set LONGTEXT CHARACTER SET utf8mb4, IN p_nodes LONGTEXT CHARACTER SET utf8mb4)
 SQL SECURITY INVOKER MODIFIES SQL DATA
 BEGIN
-    DECLARE v_count, v_nodes INT DEFAULT 0;
+    DECLARE v_count INT;
+    DECLARE v_path VARBINARY(1024);
+    DECLARE v_value LONGTEXT CHARACTER SET utf8mb4;
+    DECLARE v_place INT DEFAULT 0;
+    DECLARE v_listed INT;
+    DECLARE v_one LONGTEXT CHARACTER SET utf8mb4;
 
     IF p_removed IS NOT NULL THEN
         DELETE l FROM fl_leaf AS l
@@ -505,7 +577,24 @@ BEGIN
         STRAIGHT_JOIN fl_leaf AS l
         WHERE l.entity = p_entity AND l.path = w.path;
     END IF;
-    IF p_set IS NOT NULL THEN
+    -- Leaves and nodes are written one by one where they are few; many by one statement, which costs as much as several.
+    IF JSON_LENGTH(p_set) <= 4 THEN
+        SET v_listed = JSON_LENGTH(p_set);
+        WHILE v_place < v_listed DO
+            SET v_one = JSON_EXTRACT(p_set, CONCAT('$[', v_place, ']'));
+            SET v_path = JSON_UNQUOTE(JSON_EXTRACT(v_one, '$[0]')), v_value = JSON_UNQUOTE(JSON_EXTRACT(v_one, '$[1]'));
+            IF v_value <> '{}' THEN
+                SELECT COUNT(*) INTO v_count FROM fl_leaf
+                WHERE entity = p_entity AND path = v_path AND value = '{}' FOR UPDATE;
+                IF v_count > 0 THEN
+                    CALL fl_clear_object(p_entity, CONCAT('[', v_one, ']'));
+                END IF;
+            END IF;
+            INSERT INTO fl_leaf (entity, path, value) VALUES (p_entity, v_path, v_value)
+            ON DUPLICATE KEY UPDATE value = VALUES(value);
+            SET v_place = v_place + 1;
+        END WHILE;
+    ELSEIF p_set IS NOT NULL THEN
         SELECT COUNT(*) INTO v_count
         FROM JSON_TABLE(p_set, '$[*]' COLUMNS (
                  path VARBINARY(1024) PATH '$[0]', value LONGTEXT CHARACTER SET utf8mb4 PATH '$[1]')) AS w
@@ -513,15 +602,7 @@ BEGIN
         WHERE l.entity = p_entity AND l.path = w.path AND l.value = '{}' AND w.value <> '{}'
         FOR UPDATE;
         IF v_count > 0 THEN
-            DELETE l FROM fl_leaf AS l
-            JOIN JSON_TABLE(p_set, '$[*]' COLUMNS (
-                     path VARBINARY(1024) PATH '$[2]', axes VARBINARY(4096) PATH '$[3]',
-                     value LONGTEXT CHARACTER SET utf8mb4 PATH '$[1]')) AS w
-            WHERE l.entity = p_entity AND w.value <> '{}'
-              AND l.path >= CONCAT(w.path, '.') AND l.path < CONCAT(w.path, '/')
-              AND CONCAT('+', REPLACE(SUBSTRING(REPLACE(REPLACE(REPLACE(l.path, '\\\\', '\\s'), '\\@', '\\a'), '\\+', '\\p'),
-                      LOCATE('@', CONCAT(REPLACE(REPLACE(REPLACE(l.path, '\\\\', '\\s'), '\\@', '\\a'), '\\+', '\\p'), '@')) + 1),
-                      '+', '++'), '+') = w.axes;
+            CALL fl_clear_object(p_entity, p_set);
         END IF;
         INSERT INTO fl_leaf (entity, path, value)
         SELECT p_entity, w.path, w.value
@@ -532,18 +613,33 @@ BEGIN
         ON DUPLICATE KEY UPDATE value = VALUES(value);
     END IF;
     IF p_nodes IS NOT NULL THEN
-        SELECT COUNT(*), COUNT(l.path) INTO v_nodes, v_count
-        FROM JSON_TABLE(p_nodes, '$[*]' COLUMNS (path VARBINARY(1024) PATH '$')) AS w
-        LEFT JOIN fl_leaf AS l ON l.entity = p_entity AND l.path = w.path AND l.value = '{}'
-        LOCK IN SHARE MODE;
-        IF v_count < v_nodes THEN
-            INSERT INTO fl_leaf (entity, path, value)
-            SELECT p_entity, w.path, '{}'
-            FROM JSON_TABLE(p_nodes, '$[*]' COLUMNS (place FOR ORDINALITY, path VARBINARY(1024) PATH '$')) AS w
-            ORDER BY w.place
-            ON DUPLICATE KEY UPDATE value = '{}';
-        END IF;
+        SET v_place = 0, v_listed = JSON_LENGTH(p_nodes);
+        WHILE v_place < v_listed DO
+            SET v_path = JSON_UNQUOTE(JSON_EXTRACT(p_nodes, CONCAT('$[', v_place, ']')));
+            SELECT COUNT(*) INTO v_count FROM fl_leaf
+            WHERE entity = p_entity AND path = v_path AND value = '{}' LOCK IN SHARE MODE;
+            IF v_count = 0 THEN
+                INSERT INTO fl_leaf (entity, path, value) VALUES (p_entity, v_path, '{}')
+                ON DUPLICATE KEY UPDATE value = '{}';
+            END IF;
+            SET v_place = v_place + 1;
+        END WHILE;
     END IF;
+END //
+
+-- What was in an object goes where a leaf takes its place, on the same axis values. p_set: as `fl_apply`.
+CREATE PROCEDURE IF NOT EXISTS fl_clear_object(IN p_entity BIGINT, IN p_set LONGTEXT CHARACTER SET utf8mb4)
+SQL SECURITY INVOKER MODIFIES SQL DATA
+BEGIN
+    DELETE l FROM fl_leaf AS l
+    JOIN JSON_TABLE(p_set, '$[*]' COLUMNS (
+             path VARBINARY(1024) PATH '$[2]', axes VARBINARY(4096) PATH '$[3]',
+             value LONGTEXT CHARACTER SET utf8mb4 PATH '$[1]')) AS w
+    WHERE l.entity = p_entity AND w.value <> '{}'
+      AND l.path >= CONCAT(w.path, '.') AND l.path < CONCAT(w.path, '/')
+      AND CONCAT('+', REPLACE(SUBSTRING(REPLACE(REPLACE(REPLACE(l.path, '\\\\', '\\s'), '\\@', '\\a'), '\\+', '\\p'),
+              LOCATE('@', CONCAT(REPLACE(REPLACE(REPLACE(l.path, '\\\\', '\\s'), '\\@', '\\a'), '\\+', '\\p'), '@')) + 1),
+              '+', '++'), '+') = w.axes;
 END //
 
 -- One save in a transaction of its own. One row: outcome, incarnation, number, list. After `key_replay` a second set: the
@@ -720,5 +816,5 @@ DELIMITER ;
 
 -- fieldlease: entered
 INSERT INTO fl_migration (number, name, checksum, applied_at)
-VALUES (3, 'routines', UNHEX('388b4c1b06bc3de3c431a13670beb5acf4b48e4529c7f0e8615fe1072d61efe0'),
+VALUES (3, 'routines', UNHEX('710ecc15d7c8cffe3fa2d73e775e4799a9648a1e9472532fb4812f9864edaeec'),
         TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)));

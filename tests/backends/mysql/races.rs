@@ -176,10 +176,20 @@ pub(super) async fn transaction(database: &Database<'_>, level: &str) -> Conn {
     conn
 }
 
-pub(super) fn until_somebody_waits(database: &Database<'_>) {
+/// Waits until a connection waits for a row, and answers its number. The tables of `information_schema` will not do: they
+/// are not brought up to date for whoever asks more often than ten times a second.
+pub(super) fn until_somebody_waits(database: &Database<'_>) -> String {
+    let mut waiting = None;
     until("a statement waits for a row", || {
-        database.number("SELECT COUNT(*) FROM information_schema.innodb_lock_waits") > 0
+        let status = database.sql("SHOW ENGINE INNODB STATUS");
+        // What stands before them is of the past: the last deadlock.
+        let mut present = status.split("---TRANSACTION").skip(1);
+        let waits = present.find(|one| one.contains("\nLOCK WAIT"));
+        let number = waits.and_then(|one| one.split_once("thread id "));
+        waiting = number.map(|(_, rest)| rest.split(',').next().unwrap().to_owned());
+        waiting.is_some()
     });
+    waiting.unwrap()
 }
 
 /// The former holder's save is under way while the successor claims: what the claim then sees.
@@ -211,7 +221,7 @@ async fn claim_behind_a_save(
 }
 
 /// A server whose lock waits nobody else causes.
-async fn alone() -> (crate::servers::DatabaseServer, String) {
+pub(super) async fn alone() -> (crate::servers::DatabaseServer, String) {
     let server = DatabaseSetup::new(Dialect::MariaDb).start();
     let name = server.database().name.clone();
     (server, name)

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use fieldlease::{
-    commit::{Committed, Refusal},
+    commit::{Committed, Notice, Refusal},
     database::finding::Level,
     error::Error,
     path::{Path, Pattern},
+    queue::{Outbox, QueueStore},
     registry::covers,
     store::{
         RecordStore,
         mysql::{MysqlGuard, MysqlOptions, MysqlStore},
     },
     testing::store_suite::{self, Stores},
+    upkeep::{Erase, EraseAsk, UpkeepStore},
 };
 use mysql_async::prelude::Queryable;
 use serde_json::json;
@@ -114,15 +116,16 @@ async fn a_schema_of_another_version_is_not_used() {
 async fn an_account_with_the_listed_rights_can_do_everything_but_migrate() {
     let (database, _store) = database::fresh().await;
     let book = include_str!("../../../docs/backends/mysql.md");
-    let (_, list) = book.split_once("<!-- rights -->\n\n```sql\n").unwrap();
-    let (list, _) = list.split_once("```").unwrap();
-    let grants = list
-        .replace("cms.", &format!("{}.", database.name))
-        .replace("'app'@'%'", "'app'@'127.0.0.1'");
+    let grants = |mark: &str| {
+        let (_, list) = book.split_once(&format!("<!-- {mark} -->\n\n```sql\n")).unwrap();
+        let (list, _) = list.split_once("```").unwrap();
+        list.replace("cms.", &format!("{}.", database.name))
+            .replace("'app'@'%'", "'app'@'127.0.0.1'")
+    };
     database.sql(
         "DROP USER IF EXISTS 'app'@'127.0.0.1'; CREATE USER 'app'@'127.0.0.1' IDENTIFIED BY 'p'",
     );
-    database.sql(&grants);
+    database.sql(&grants("rights"));
     let url = database.url_as("app", Some("p"), database.server.port());
     let options = || MysqlOptions::new(&url).unwrap().connections(16);
     let store = Arc::new(MysqlStore::connect(options()).await.unwrap());
@@ -134,12 +137,29 @@ async fn an_account_with_the_listed_rights_can_do_everything_but_migrate() {
     assert_eq!(store_suite::failures(store_suite::cases(), fresh).await, []);
     let findings = MysqlStore::checks(options()).await.unwrap();
     assert!(findings.iter().all(|finding| finding.level < Level::Refuse), "{findings:?}");
-    database.sql("DELETE FROM fl_migration WHERE number = 3");
-    assert_eq!(code(MysqlStore::migrate(options()).await), "denied");
     let mut conn = mysql_async::Conn::from_url(&url).await.unwrap();
     assert!(conn.query_drop("DELETE FROM fl_operation").await.is_err());
     assert!(conn.query_drop("UPDATE fl_version SET number = 1").await.is_err());
     conn.disconnect().await.unwrap();
+    // Waiting saves and events too, and nothing that takes history away.
+    database::empty(&database);
+    let before = made(&store, "9", &[("editor.name", json!("a"))]).await;
+    assert!(store.ready(0, 1).await.unwrap().is_empty());
+    let notice = Notice { kind: "requeue".to_owned(), body: json!({}) };
+    store.tell(&before.entity, operation(), &[notice]).await.unwrap();
+    assert_eq!(store.pull(0, 9).await.unwrap().len(), 1);
+    let forget = EraseAsk {
+        what: Erase::Entity(before.entity.clone()),
+        by: "dpo".to_owned(),
+        reason: "asked for".to_owned(),
+        dry_run: false,
+    };
+    assert_eq!(code(store.erase(&forget).await), "denied");
+    database.sql(&grants("upkeep rights"));
+    let second = Arc::new(MysqlStore::connect(options()).await.unwrap());
+    assert_eq!(second.erase(&forget).await.unwrap().map(|erased| erased.saves), Some(1));
+    database.sql("DELETE FROM fl_migration WHERE number = 3");
+    assert_eq!(code(MysqlStore::migrate(options()).await), "denied");
     let wrong = database.url_as("app", Some("wrong"), database.server.port());
     assert_eq!(code(MysqlStore::connect(MysqlOptions::new(&wrong).unwrap()).await), "denied");
 }

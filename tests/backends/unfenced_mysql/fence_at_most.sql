@@ -1,6 +1,6 @@
 -- A higher fence than the stored one passes.
 -- procedure: fl_apply
 -- instead of:
-COALESCE(g.fence, 0) <> w.fence
+v_at_fence <> v_wanted_fence
 -- stands:
-COALESCE(g.fence, 0) > w.fence
+v_at_fence > v_wanted_fence

@@ -1,6 +1,6 @@
 -- Last write wins.
 -- procedure: fl_apply
 -- instead of:
-w.how <> 'unread' AND COALESCE(g.version, 0) <> w.version
+v_expect <> 'unread' AND v_at <> v_wanted
 -- stands:
-w.how = 'claimed' AND COALESCE(g.version, 0) <> w.version
+v_expect = 'claimed' AND v_at <> v_wanted

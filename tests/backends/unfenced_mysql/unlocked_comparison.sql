@@ -1,9 +1,8 @@
 -- Versions are compared as they are, and not locked.
 -- procedure: fl_apply
 -- instead of:
-LEFT JOIN fl_scope AS g ON g.entity = v_entity AND g.scope = w.scope
-            FOR UPDATE;
-            IF v_missing
+INTO v_there, v_at, v_at_fence, v_at_holder
+                FROM fl_scope WHERE entity = v_entity AND scope = v_scope FOR UPDATE;
 -- stands:
-LEFT JOIN fl_scope AS g ON g.entity = v_entity AND g.scope = w.scope;
-            IF v_missing
+INTO v_there, v_at, v_at_fence, v_at_holder
+                FROM fl_scope WHERE entity = v_entity AND scope = v_scope;
