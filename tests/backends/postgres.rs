@@ -109,7 +109,8 @@ async fn postgres_behind_a_pooler_keeps_every_promise_to_a_role_with_the_least_r
 fn without(file: &str) -> String {
     let edits = file.split("-- instead of:\n").skip(1);
     let edits = edits.map(|edit| edit.split_once("-- this:\n").unwrap());
-    let mut edits = edits.map(|(old, new)| (old.trim_end_matches('\n'), new.trim_end_matches('\n')));
+    let mut edits =
+        edits.map(|(old, new)| (old.trim_end_matches('\n'), new.trim_end_matches('\n')));
     let once = |text: &str, old: &str| text.matches(old).count() == 1;
     let (first, new) = edits.next().unwrap();
     let found = MIGRATIONS.iter().find(|text| once(text, first));
