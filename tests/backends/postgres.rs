@@ -245,6 +245,22 @@ async fn a_database_without_our_tables_or_without_rights_says_what_to_do() {
     assert_eq!(code(&database.url()).await, Some("newer_schema"));
 }
 
+/// One text is replaced in the text of an object: a path that contains it must stay what it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_that_looks_like_a_stamp_gets_one_as_every_other_does_on_postgres() {
+    let database = Database::new(Dialect::Postgres);
+    store(&database.url(), Pooler::Transaction).await;
+
+    let wrong = database.number(
+        r#"SELECT count(*) FROM (VALUES ('~'), ('a: "~"'), ('": "~"'), ('a\": \"~\"'), (': '), ('~", ": "~'), ('%1$s')) AS p (path)
+           CROSS JOIN (VALUES ('z'), (': "~"'), ('": "')) AS q (path)
+           WHERE fl_stamped(ARRAY[p.path, q.path], '["w: \"~\"", null]')
+              IS DISTINCT FROM jsonb_build_object(p.path, '["w: \"~\"", null]'::jsonb, q.path, '["w: \"~\"", null]'::jsonb)"#,
+    );
+
+    assert_eq!(wrong, 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_who_migrate_at_once_do_it_one_after_the_other() {
     let database = Database::new(Dialect::Postgres);

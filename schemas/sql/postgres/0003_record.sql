@@ -149,6 +149,13 @@ CREATE FUNCTION fl_is_stale(_version bigint, _wanted bigint) RETURNS boolean LAN
     SELECT coalesce(_version, 0) IS DISTINCT FROM coalesce(_wanted, _version, 0)
 $$;
 
+-- An object of these paths, at least one, each with the same stamp. An aggregate would do, as a subselect that costs 30 us
+-- to start. A quote inside of a path stands behind a backslash: only a value can look like the one replaced.
+CREATE FUNCTION fl_stamped(_paths text[], _stamp jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+    SELECT replace(
+        jsonb_object(_paths, array_fill('~'::text, ARRAY[cardinality(_paths)]))::text, ': "~"', ': ' || _stamp::text)::jsonb
+$$;
+
 -- One save: compared, applied and remembered, or nothing.
 --
 -- Scopes are given in the order of their names. Of each: by how much its version rises (0 or 1), the version expected
@@ -222,10 +229,9 @@ BEGIN
         ON CONFLICT (operation) DO NOTHING
         RETURNING o.save, o.at INTO _save, _now;
         IF FOUND THEN
-            UPDATE fl_scope AS s SET version = s.version + 1, stamps = s.stamps || (
-                SELECT jsonb_object_agg(c.path, jsonb_build_array(s.version + 1, _save, _operation,
-                    (extract(epoch FROM _now) * 1000000)::bigint, _writer_kind, _writer_name, _on_behalf_of))
-                FROM unnest(_changed) AS c (path))
+            UPDATE fl_scope AS s SET version = s.version + 1, stamps = s.stamps || fl_stamped(_changed, jsonb_build_array(
+                s.version + 1, _save, _operation, (extract(epoch FROM _now) * 1000000)::bigint,
+                _writer_kind, _writer_name, _on_behalf_of))
             WHERE s.entity = _entity AND s.scope = _scopes[1]
             RETURNING ARRAY[s.version], _scopes, _incarnation, 'applied' INTO versions, names, incarnation, answer;
             FOREACH _path IN ARRAY _leaves LOOP
@@ -364,8 +370,8 @@ BEGIN
         CONTINUE WHEN _rises[_i] = 0 AND _befores[_i] IS NOT NULL;
         _stamp := jsonb_build_array(versions[_i], _save, _operation,
             (extract(epoch FROM _now) * 1000000)::bigint, _writer_kind, _writer_name, _on_behalf_of);
-        IF _count = 1 AND cardinality(_changed) = 1 THEN
-            _stamps := jsonb_build_object(_changed[1], _stamp);
+        IF _count = 1 AND cardinality(_changed) > 0 THEN
+            _stamps := fl_stamped(_changed, _stamp);
         ELSE
             SELECT coalesce(jsonb_object_agg(c.path, _stamp), '{}') INTO _stamps
             FROM unnest(_changed, _changed_in) AS c (path, place) WHERE c.place = _i;
@@ -447,4 +453,4 @@ $$;
 
 -- fieldlease: entered
 INSERT INTO fl_migration (number, name, checksum)
-VALUES (3, 'record', '\x9830f68a97ae6873de1a78c6379961570fa62cdc329f86fc29a3d71c6569050c');
+VALUES (3, 'record', '\x989d9aa584701dc37f98cdba631fac1b2988275143666f72f1fb8c78c547720e');
