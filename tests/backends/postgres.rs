@@ -104,14 +104,21 @@ async fn postgres_behind_a_pooler_keeps_every_promise_to_a_role_with_the_least_r
     assert_eq!(error.unwrap(), Vec::<&str>::new(), "applying by hand entered every file");
 }
 
-/// The shipped routines with one text in place of another, as a file of `unfenced_postgres` says.
+/// The shipped routines with one text in place of another, as often as a file of `unfenced_postgres` says; all in one
+/// file of routines.
 fn without(file: &str) -> String {
-    let (_, edit) = file.split_once("-- instead of:\n").unwrap();
-    let (old, new) = edit.split_once("-- this:\n").unwrap();
-    let old = old.trim_end_matches('\n');
-    let found = MIGRATIONS.iter().find(|text| text.matches(old).count() == 1);
-    let changed = found.unwrap_or_else(|| panic!("not once in the routines: {old}"));
-    let changed = changed.replace(old, new.trim_end_matches('\n'));
+    let edits = file.split("-- instead of:\n").skip(1);
+    let edits = edits.map(|edit| edit.split_once("-- this:\n").unwrap());
+    let mut edits =
+        edits.map(|(old, new)| (old.trim_end_matches('\n'), new.trim_end_matches('\n')));
+    let once = |text: &str, old: &str| text.matches(old).count() == 1;
+    let (first, new) = edits.next().unwrap();
+    let found = MIGRATIONS.iter().find(|text| once(text, first));
+    let found = found.unwrap_or_else(|| panic!("not once in the routines: {first}"));
+    let changed = edits.fold(found.replace(first, new), |text, (old, new)| {
+        assert!(once(&text, old), "not once in the routines: {old}");
+        text.replace(old, new)
+    });
     let body = changed.split("-- fieldlease: entered").next().unwrap().to_owned();
     body.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
 }
@@ -236,6 +243,22 @@ async fn a_database_without_our_tables_or_without_rights_says_what_to_do() {
     database.sql("DELETE FROM fl_migration WHERE number = 2");
     database.sql("INSERT INTO fl_migration (number, name, checksum) VALUES (99, 'later', '\\x00')");
     assert_eq!(code(&database.url()).await, Some("newer_schema"));
+}
+
+/// One text is replaced in the text of an object: a path that contains it must stay what it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_that_looks_like_a_stamp_gets_one_as_every_other_does_on_postgres() {
+    let database = Database::new(Dialect::Postgres);
+    store(&database.url(), Pooler::Transaction).await;
+
+    let wrong = database.number(
+        r#"SELECT count(*) FROM (VALUES ('~'), ('a: "~"'), ('": "~"'), ('a\": \"~\"'), (': '), ('~", ": "~'), ('%1$s')) AS p (path)
+           CROSS JOIN (VALUES ('z'), (': "~"'), ('": "')) AS q (path)
+           WHERE fl_stamped(ARRAY[p.path, q.path], '["w: \"~\"", null]')
+              IS DISTINCT FROM jsonb_build_object(p.path, '["w: \"~\"", null]'::jsonb, q.path, '["w: \"~\"", null]'::jsonb)"#,
+    );
+
+    assert_eq!(wrong, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

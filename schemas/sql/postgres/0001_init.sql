@@ -59,7 +59,7 @@ COMMENT ON TABLE fl_registry IS 'The rules in force, per type of record';
 CREATE TABLE fl_operation (
     operation    uuid        PRIMARY KEY,
     save         bigint      GENERATED ALWAYS AS IDENTITY, -- rises in the order of commits of one entity
-    entity       bigint,
+    entity       bigint,                 -- NULL only when void
     incarnation  bigint,                 -- after the save
     number       bigint,                 -- of the version it made: editors only
     lifecycle    text        NOT NULL,   -- update, create or delete; void: it never took effect and never will
@@ -71,8 +71,7 @@ CREATE TABLE fl_operation (
     state        jsonb,                  -- of a version: every editor-owned value after it, path -> the leaf's JSON as text
     writer_kind  text,                   -- editor or worker
     writer_name  text,
-    on_behalf_of text,
-    CHECK (lifecycle = 'void' OR entity IS NOT NULL)
+    on_behalf_of text
 );
 COMMENT ON TABLE fl_operation IS 'Saves: what each changed, who made it; editors'' saves are versions';
 
@@ -106,4 +105,4 @@ CREATE INDEX fl_key_until ON fl_key (until_at);
 
 -- fieldlease: entered
 INSERT INTO fl_migration (number, name, checksum)
-VALUES (1, 'init', '\x7a106014259b36aaf2e45edc6b6408b1bf80451c5a8c9568ca88c322a598b1ae');
+VALUES (1, 'init', '\xc7ac98b79c1be5c24fc62ea100e5f5b4b1c1465e80d5c4f77bfb1f1808e60942');

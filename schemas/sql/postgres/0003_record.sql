@@ -132,6 +132,30 @@ CREATE FUNCTION fl_cleared(_data jsonb, _path text) RETURNS jsonb LANGUAGE sql I
     FROM (SELECT regexp_match(_path, '^((?:\\.|[^@\\])*)(@.*)?$') AS parts) AS p
 $$;
 
+-- Whether a save must not write a scope, by its claim: of both the present fence and holder, of the record's own fence
+-- too. Compared for equality: a fence alone or a token alone is nobody. No holder wanted: nobody may hold it, unless no
+-- version is compared either.
+CREATE FUNCTION fl_is_fenced(
+    _fence bigint, _holder uuid, _entity_fence bigint,
+    _wanted_version bigint, _wanted_fence bigint, _wanted_holder uuid, _wanted_entity_fence bigint)
+RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT _wanted_holder IS NOT NULL AND (_fence IS DISTINCT FROM _wanted_fence
+            OR _holder IS DISTINCT FROM _wanted_holder OR _entity_fence IS DISTINCT FROM _wanted_entity_fence)
+        OR _wanted_holder IS NULL AND _wanted_version IS NOT NULL AND _holder IS NOT NULL
+$$;
+
+-- Whether a scope is at another version than wanted; it is at 0 without a row. NULL wants none.
+CREATE FUNCTION fl_is_stale(_version bigint, _wanted bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(_version, 0) IS DISTINCT FROM coalesce(_wanted, _version, 0)
+$$;
+
+-- An object of these paths, at least one, each with the same stamp. An aggregate would do, as a subselect that costs 30 us
+-- to start. A quote inside of a path stands behind a backslash: only a value can look like the one replaced.
+CREATE FUNCTION fl_stamped(_paths text[], _stamp jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+    SELECT replace(
+        jsonb_object(_paths, array_fill('~'::text, ARRAY[cardinality(_paths)]))::text, ': "~"', ': ' || _stamp::text)::jsonb
+$$;
+
 -- One save: compared, applied and remembered, or nothing.
 --
 -- Scopes are given in the order of their names. Of each: by how much its version rises (0 or 1), the version expected
@@ -158,6 +182,7 @@ CREATE FUNCTION fl_commit(
 LANGUAGE plpgsql AS $$
 DECLARE
     _e fl_entity;
+    _entity bigint;
     _now timestamptz;
     _version bigint;
     _fence bigint;
@@ -177,6 +202,50 @@ DECLARE
     _made boolean := false;
     _key_refusal text;
 BEGIN
+    -- The usual save first: an update of one scope that compares nothing else. A statement costs about 15 us here and an
+    -- expression one, since plpgsql starts both anew in every transaction, so this is done with the fewest. Whatever does
+    -- not fit has written nothing, and goes the long way to hear why.
+    IF _count = 1 AND _rises[1] = 1 AND _lifecycle = 'update' AND _key IS NULL AND _removed IS NULL
+        AND _open_inputs IS NULL AND cardinality(_inputs) = 0 AND cardinality(_parents) = 0 AND cardinality(_changed) > 0
+    THEN
+        SELECT e.entity, e.fence, e.data - _gone, CASE WHEN _state IS NOT NULL THEN e.number + 1 END
+        INTO _entity, _fence, _data, number
+        FROM fl_entity AS e
+        WHERE e.type = _type AND e.id = _id AND e.incarnation = _incarnation AND e.deleted_at IS NULL
+        FOR NO KEY UPDATE;
+        INSERT INTO fl_operation AS o
+            (operation, entity, incarnation, number, lifecycle, at, generation, scopes,
+             changes, detail, state, writer_kind, writer_name, on_behalf_of)
+        SELECT _operation, _entity, _incarnation, number, _lifecycle, clock_timestamp(), _generation,
+            jsonb_build_object(_scopes[1], jsonb_build_object('before', s.version, 'after', s.version + 1, 'fence',
+                CASE WHEN _holders[1] IS NOT NULL THEN _fences[1] END)),
+            _changes, _detail, _state, _writer_kind, _writer_name, _on_behalf_of
+        FROM fl_scope AS s
+        WHERE s.entity = _entity AND s.scope = _scopes[1] AND NOT fl_is_stale(s.version, _versions[1])
+          AND NOT fl_is_fenced(s.fence, s.holder, _fence, _versions[1], _fences[1], _holders[1], _entity_fence)
+          AND NOT EXISTS (
+              SELECT FROM fl_registry AS r
+              WHERE r.type = _type AND (r.generation <> _generation OR clock_timestamp() < r.effective_at))
+        ON CONFLICT (operation) DO NOTHING
+        RETURNING o.save, o.at INTO _save, _now;
+        IF FOUND THEN
+            UPDATE fl_scope AS s SET version = s.version + 1, stamps = s.stamps || fl_stamped(_changed, jsonb_build_array(
+                s.version + 1, _save, _operation, (extract(epoch FROM _now) * 1000000)::bigint,
+                _writer_kind, _writer_name, _on_behalf_of))
+            WHERE s.entity = _entity AND s.scope = _scopes[1]
+            RETURNING ARRAY[s.version], _scopes, _incarnation, 'applied' INTO versions, names, incarnation, answer;
+            FOREACH _path IN ARRAY _leaves LOOP
+                -- Another save may have put something below since this one was planned.
+                IF _data ->> _path = '{}' THEN
+                    _data := fl_cleared(_data, _path);
+                END IF;
+            END LOOP;
+            UPDATE fl_entity AS e SET data = _data || _put, number = coalesce(fl_commit.number, e.number)
+            WHERE e.entity = _entity;
+            RETURN;
+        END IF;
+        number := NULL;
+    END IF;
     IF _key IS NOT NULL THEN
         SELECT k.refusal, k.details, k.attempt, k.made INTO _key_refusal, details, _attempt, _made FROM fl_take_key(_key) AS k;
     END IF;
@@ -199,12 +268,9 @@ BEGIN
                 SELECT s.version, s.fence, s.holder INTO _version, _fence, _holder FROM fl_scope AS s
                 WHERE s.entity = _e.entity AND s.scope = _scopes[_i] FOR NO KEY UPDATE;
                 _befores[_i] := _version;
-                IF _holders[_i] IS NOT NULL AND (_fence IS DISTINCT FROM _fences[_i]
-                        OR _holder IS DISTINCT FROM _holders[_i] OR _e.fence IS DISTINCT FROM _entity_fence)
-                    OR _holders[_i] IS NULL AND _versions[_i] IS NOT NULL AND _holder IS NOT NULL
-                THEN
+                IF fl_is_fenced(_fence, _holder, _e.fence, _versions[_i], _fences[_i], _holders[_i], _entity_fence) THEN
                     _fenced := _fenced || _scopes[_i];
-                ELSIF coalesce(_version, 0) <> _versions[_i] THEN
+                ELSIF fl_is_stale(_version, _versions[_i]) THEN
                     _stale := _stale || _scopes[_i];
                 END IF;
             END LOOP;
@@ -304,8 +370,8 @@ BEGIN
         CONTINUE WHEN _rises[_i] = 0 AND _befores[_i] IS NOT NULL;
         _stamp := jsonb_build_array(versions[_i], _save, _operation,
             (extract(epoch FROM _now) * 1000000)::bigint, _writer_kind, _writer_name, _on_behalf_of);
-        IF _count = 1 AND cardinality(_changed) = 1 THEN
-            _stamps := jsonb_build_object(_changed[1], _stamp);
+        IF _count = 1 AND cardinality(_changed) > 0 THEN
+            _stamps := fl_stamped(_changed, _stamp);
         ELSE
             SELECT coalesce(jsonb_object_agg(c.path, _stamp), '{}') INTO _stamps
             FROM unnest(_changed, _changed_in) AS c (path, place) WHERE c.place = _i;
@@ -325,7 +391,7 @@ BEGIN
     END IF;
     _data := _e.data - _gone;
     FOREACH _path IN ARRAY _leaves LOOP
-        -- Another save may have put something below since this one was planned.
+        -- As above.
         IF _data ->> _path = '{}' THEN
             _data := fl_cleared(_data, _path);
         END IF;
@@ -387,4 +453,4 @@ $$;
 
 -- fieldlease: entered
 INSERT INTO fl_migration (number, name, checksum)
-VALUES (3, 'record', '\xf2db4e81b838fbb3a74d4d9ce92819cc153ee58a84ec26bd97781d9e9cf8c61c');
+VALUES (3, 'record', '\x989d9aa584701dc37f98cdba631fac1b2988275143666f72f1fb8c78c547720e');

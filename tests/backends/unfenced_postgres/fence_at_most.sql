@@ -1,7 +1,7 @@
 -- A lower fence passes, as if fences were only ordered.
 -- instead of:
-(_fence IS DISTINCT FROM _fences[_i]
-                        OR _holder IS DISTINCT FROM _holders[_i]
+(_fence IS DISTINCT FROM _wanted_fence
+
 -- this:
-(_fence IS NULL OR _fence < _fences[_i]
-                        OR _holder IS DISTINCT FROM _holders[_i]
+(_fence IS NULL OR _fence < _wanted_fence
+

@@ -1,5 +1,5 @@
 -- A whole-entity claim voids nothing.
 -- instead of:
- OR _e.fence IS DISTINCT FROM _entity_fence)
+ OR _entity_fence IS DISTINCT FROM _wanted_entity_fence)
 -- this:
 )

@@ -1,5 +1,6 @@
 -- An optimistic save writes where somebody holds the scope.
 -- instead of:
-                    OR _holders[_i] IS NULL AND _versions[_i] IS NOT NULL AND _holder IS NOT NULL
+        OR _wanted_holder IS NULL AND _wanted_version IS NOT NULL AND _holder IS NOT NULL
+
 -- this:
 

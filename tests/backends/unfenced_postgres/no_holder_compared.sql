@@ -1,5 +1,5 @@
 -- Whoever knows the fence writes.
 -- instead of:
-                        OR _holder IS DISTINCT FROM _holders[_i] OR
+OR _holder IS DISTINCT FROM _wanted_holder OR
 -- this:
-                        OR
+OR

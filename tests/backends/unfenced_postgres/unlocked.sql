@@ -11,3 +11,8 @@
         WHERE r.type = _type AND (r.generation <> _generation OR clock_timestamp() < r.effective_at);
         answer := CASE
             WHEN _key_refusal
+-- instead of:
+        WHERE e.type = _type AND e.id = _id AND e.incarnation = _incarnation AND e.deleted_at IS NULL
+        FOR NO KEY UPDATE;
+-- this:
+        WHERE e.type = _type AND e.id = _id AND e.incarnation = _incarnation AND e.deleted_at IS NULL;
