@@ -3,11 +3,13 @@
 
 mod controls;
 mod database;
+mod engine;
 mod faults;
 mod queue;
 mod races;
 mod save;
 mod server;
+mod upkeep;
 mod wire;
 
 use std::time::Duration;
