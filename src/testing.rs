@@ -7,6 +7,7 @@ pub mod flaky;
 pub mod floor;
 pub mod key_suite;
 pub mod lease_suite;
+pub mod queue_suite;
 #[cfg(feature = "sqlite")]
 pub mod race;
 pub mod store_suite;

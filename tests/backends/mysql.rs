@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use fieldlease::testing::{
     key_suite::{self, Rig},
+    queue_suite,
     store_suite::{self, Stores},
 };
 
@@ -96,4 +97,15 @@ fn empty_by_hand(database: &Database<'_>) {
     let names = names.filter(|name| name != "fl_migration" && name != "fl_probe");
     let deletes: String = names.map(|name| format!("DELETE FROM {name};")).collect();
     database.sql(&format!("SET autocommit = 1; {deletes}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mariadb_keeps_every_promise_about_waiting_saves_and_events() {
+    let (database, store) = database::fresh().await;
+    let fresh = || {
+        database::empty(&database);
+        queue_suite::Rig::of(store.clone())
+    };
+
+    assert_eq!(queue_suite::failures(queue_suite::cases(), fresh).await, []);
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use fieldlease::{
     store::sqlite::{SqliteOptions, SqliteStore, Statements},
-    testing::store_suite::{self, Stores},
+    testing::{
+        queue_suite,
+        store_suite::{self, Stores},
+    },
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -25,6 +28,13 @@ async fn sqlite_in_a_file_keeps_every_promise() {
     };
 
     assert_eq!(store_suite::failures(store_suite::cases(), fresh).await, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_keeps_every_promise_about_waiting_saves_and_events() {
+    let fresh = || queue_suite::Rig::of(Arc::new(SqliteStore::open_in_memory().unwrap()));
+
+    assert_eq!(queue_suite::failures(queue_suite::cases(), fresh).await, []);
 }
 
 /// Each file leaves one comparison out; the suite must notice, in the case that is about it.
