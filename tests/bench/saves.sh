@@ -5,6 +5,7 @@
 #
 # Starts a PostgreSQL of its own with the settings it comes with (fsync on), and a proxy that delays: 0.5 ms each way. Rounds of
 # all cases follow each other; the table shows the medians of the rounds, and the medians of the ratios within a round.
+# FSYNC=off leaves the disk out, and with it what both wait for: then the processor is compared.
 # POSTGRES_BIN names the folder of the server's programs, FIELDLEASE the command to measure (default: a release build of
 # this checkout). As root the server runs as the user `postgres`.
 set -euo pipefail
@@ -35,11 +36,15 @@ fi
 server=
 proxy=
 stop() {
-    # Our own children only; their numbers are no others' before they were waited for.
-    for child in $proxy $server; do
-        kill -INT "$child" 2>/dev/null || true
-        wait "$child" 2>/dev/null || true
-    done
+    # Our own children only; their numbers are no others' before they were waited for. The server ends its sessions on SIGINT.
+    if [ -n "$proxy" ]; then
+        kill -TERM "$proxy" 2>/dev/null || true
+        wait "$proxy" 2>/dev/null || true
+    fi
+    if [ -n "$server" ]; then
+        kill -INT "$server" 2>/dev/null || true
+        wait "$server" 2>/dev/null || true
+    fi
     rm -rf "$work"
 }
 trap stop EXIT
@@ -47,7 +52,7 @@ trap stop EXIT
 "${as[@]}" "$bin/initdb" -D "$work/data" -U postgres -A trust -E UTF8 --locale=C >"$work/initdb.log"
 # Below the ports the system gives to outgoing connections.
 port=$((12000 + RANDOM % 10000))
-"${as[@]}" "$bin/postgres" -D "$work/data" -p "$port" -c listen_addresses=127.0.0.1 -c unix_socket_directories="$work" >"$work/server.log" 2>&1 &
+"${as[@]}" "$bin/postgres" -D "$work/data" -p "$port" -c fsync="${FSYNC:-on}" -c listen_addresses=127.0.0.1 -c unix_socket_directories="$work" >"$work/server.log" 2>&1 &
 server=$!
 for _ in $(seq 200); do
     "${as[@]}" "$bin/pg_isready" -q -h "$work" -p "$port" && break
@@ -94,10 +99,7 @@ async def main():
         await server.serve_forever()
 
 
-try:
-    asyncio.run(main())
-except KeyboardInterrupt:
-    pass
+asyncio.run(main())
 PROXY
 proxy=$!
 sleep 0.5
